@@ -1,0 +1,161 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <jnorm/core/tensor.hpp>
+
+namespace jnorm {
+
+[[noreturn]] void fail_missing_kernel(const char* name);
+
+// The name of a kernel, as a template argument.
+template <std::size_t N>
+struct KernelName {
+  char text[N]{};
+  // NOLINTNEXTLINE(google-explicit-constructor): written as a string literal in the table below
+  constexpr KernelName(const char (&literal)[N]) { std::copy_n(literal, N, text); }
+};
+
+// One entry of a device's table: a function pointer that may be missing; calling a missing one is a clear error.
+template <KernelName Name, class... Arguments>
+class Kernel {
+ public:
+  using Function = void (*)(Arguments...);
+  constexpr Kernel() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): tables are filled with plain functions
+  constexpr Kernel(Function function) : function_(function) {}
+  void operator()(Arguments... arguments) const {
+    if (function_ == nullptr) [[unlikely]] fail_missing_kernel(Name.text);
+    function_(arguments...);
+  }
+  explicit operator bool() const { return function_ != nullptr; }
+
+ private:
+  Function function_ = nullptr;
+};
+
+// Where a kernel leaves a gradient: it overwrites `tensor` (whose elements may be uninitialized), or adds to it. An
+// undefined tensor means that nobody wants this result.
+struct Destination {
+  Tensor tensor;
+  bool add = false;
+  bool wanted() const { return tensor.defined(); }
+};
+
+enum class UnaryOp : std::uint8_t { negate, exp, log, sqrt, rsqrt, reciprocal, square, tanh, abs, sign };
+enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide };
+enum class Activation : std::uint8_t { relu, gelu, gelu_tanh };
+
+// Targets with this value take no part in a loss.
+inline constexpr std::int32_t kIgnoreIndex = -100;
+
+// The numbers of one Adam or AdamW step; bias corrections are 1 - beta^t.
+struct AdamStep {
+  double learning_rate, beta1, beta2, eps, weight_decay;  // weight_decay is decoupled (AdamW); added to g if `coupled`
+  double bias_correction1, bias_correction2;
+  bool coupled;
+};
+struct SgdStep {
+  double learning_rate, momentum, weight_decay;
+};
+
+// The arithmetic of a device. Kernels know nothing of gradients beyond their formulas: arguments are checked by the
+// callers, outputs are allocated by them, and tensors that one call takes have the same dtype.
+//
+// "R x H": a tensor as rows of its last axis. "K copies": a cotangent may carry a leading axis, so that it has K times
+// the elements of the primal tensors beside it; these repeat. Gradients of parameters then have the leading axis too.
+struct Kernels {
+  // Elementwise.
+  Kernel<"fill", const Tensor& /*y*/, double /*value*/> fill;
+  Kernel<"convert", const Tensor& /*x*/, const Tensor& /*y*/> convert;  // any dtype to any dtype
+  Kernel<"unary", UnaryOp, const Tensor& /*x*/, const Tensor& /*y*/> unary;
+  // y = a op b. The shorter of a and b repeats along y: its size divides y's.
+  Kernel<"binary", BinaryOp, const Tensor& /*a*/, const Tensor& /*b*/, const Tensor& /*y*/> binary;
+  Kernel<"affine", const Tensor& /*x*/, double /*scale*/, double /*shift*/, const Tensor& /*y*/> affine;  // may alias
+  Kernel<"accumulate", const Tensor& /*x*/, double /*scale*/, const Tensor& /*y*/> accumulate;  // y += scale x
+  Kernel<"activation", Activation, const Tensor& /*x*/, const Tensor& /*y*/> activation;
+  Kernel<"activation_dx", Activation, const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Destination& /*dx*/>
+      activation_dx;
+
+  // Shape.
+  Kernel<"broadcast", const Tensor& /*x*/, const Tensor& /*y*/> broadcast;  // aligned at the last axis, NumPy's rule
+  // y = sum of x over the axes where keep[i] is false; y holds the kept axes in order.
+  Kernel<"sum", const Tensor& /*x*/, std::uint32_t /*kept axes, one bit each*/, const Tensor& /*y*/> sum;
+  Kernel<"permute", const Tensor& /*x*/, const int* /*axes: y's axis i is x's axes[i]*/, const Tensor& /*y*/> permute;
+
+  // Linear algebra. The last two axes are matrices, the others batches; the operand with fewer batches repeats.
+  Kernel<"matmul", const Tensor& /*a*/, bool /*transpose a*/, const Tensor& /*b*/, bool /*transpose b*/,
+         const Destination& /*y*/>
+      matmul;
+  // y[R, out] = x[R, in] weight[out, in]^T + bias[out]; bias may be undefined.
+  Kernel<"linear", const Tensor& /*x*/, const Tensor& /*weight*/, const Tensor& /*bias*/, const Tensor& /*y*/> linear;
+  // y[K, H] = column sums of x [K, R, H].
+  Kernel<"column_sum", const Tensor& /*x*/, const Destination& /*y*/> column_sum;
+
+  // Norms over the last axis; gamma and beta may be undefined. mean and rstd hold one value a row.
+  Kernel<"layer_norm", const Tensor& /*x*/, const Tensor& /*gamma*/, const Tensor& /*beta*/, double /*eps*/,
+         const Tensor& /*y*/, const Tensor& /*mean*/, const Tensor& /*rstd*/>
+      layer_norm;
+  Kernel<"layer_norm_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
+         const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*dx*/>
+      layer_norm_dx;
+  Kernel<"layer_norm_dparameters", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*mean*/,
+         const Tensor& /*rstd*/, const Destination& /*dgamma [K, H]*/, const Destination& /*dbeta [K, H]*/>
+      layer_norm_dparameters;
+  Kernel<"rms_norm", const Tensor& /*x*/, const Tensor& /*gamma*/, double /*eps*/, const Tensor& /*y*/,
+         const Tensor& /*rstd*/>
+      rms_norm;
+  Kernel<"rms_norm_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
+         const Tensor& /*rstd*/, const Destination& /*dx*/>
+      rms_norm_dx;
+  Kernel<"rms_norm_dgamma", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*rstd*/,
+         const Destination& /*dgamma [K, H]*/>
+      rms_norm_dgamma;
+
+  // Softmax over the last axis.
+  Kernel<"softmax", const Tensor& /*x*/, const Tensor& /*y*/> softmax;
+  Kernel<"softmax_dx", const Tensor& /*dy, K copies*/, const Tensor& /*y*/, const Destination& /*dx*/> softmax_dx;
+  Kernel<"log_softmax", const Tensor& /*x*/, const Tensor& /*y*/> log_softmax;
+  Kernel<"log_softmax_dx", const Tensor& /*dy, K copies*/, const Tensor& /*y*/, const Destination& /*dx*/>
+      log_softmax_dx;
+
+  // loss[] = mean over the rows whose target isn't kIgnoreIndex of logsumexp(row) - row[target]; 0 if there are none.
+  // lse holds logsumexp of each row.
+  Kernel<"cross_entropy", const Tensor& /*logits [R, V]*/, const Tensor& /*targets [R], int32*/,
+         const Tensor& /*loss []*/, const Tensor& /*lse [R]*/>
+      cross_entropy;
+  Kernel<"cross_entropy_dx", const Tensor& /*dloss, K copies of []*/, const Tensor& /*logits*/,
+         const Tensor& /*targets*/, const Tensor& /*lse*/, const Destination& /*dlogits*/>
+      cross_entropy_dx;
+
+  // y[R, H] = table[tokens[R]]; tokens are in range.
+  Kernel<"embedding", const Tensor& /*table [V, H]*/, const Tensor& /*tokens [R], int32*/, const Tensor& /*y*/>
+      embedding;
+  Kernel<"embedding_dtable", const Tensor& /*dy, K copies*/, const Tensor& /*tokens*/,
+         const Destination& /*dtable, K copies*/>
+      embedding_dtable;
+
+  // softmax(q k^T / sqrt(D), causal) v for each of `heads` slices of D = H / heads columns.
+  // q, k, v, y [B, T, H]; lse [B, heads, T] is logsumexp of each row of scores.
+  Kernel<"causal_attention", const Tensor& /*q*/, const Tensor& /*k*/, const Tensor& /*v*/, Index /*heads*/,
+         const Tensor& /*y*/, const Tensor& /*lse*/>
+      causal_attention;
+  Kernel<"causal_attention_backward", const Tensor& /*dy, K copies*/, const Tensor& /*q*/, const Tensor& /*k*/,
+         const Tensor& /*v*/, const Tensor& /*y*/, const Tensor& /*lse*/, Index /*heads*/, const Destination& /*dq*/,
+         const Destination& /*dk*/, const Destination& /*dv*/>
+      causal_attention_backward;
+
+  // Training. The parameter and its moments are changed in place.
+  Kernel<"adam", const AdamStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/, const Tensor& /*m*/,
+         const Tensor& /*v*/>
+      adam;
+  Kernel<"sgd", const SgdStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/,
+         const Tensor& /*velocity, or undefined without momentum*/>
+      sgd;
+  Kernel<"sum_of_squares", const Tensor& /*x*/, double& /*result, accumulated in float64*/> sum_of_squares;
+  // The index of the first NaN or infinity, or -1.
+  Kernel<"first_non_finite", const Tensor& /*x*/, Index& /*result*/> first_non_finite;
+};
+
+}  // namespace jnorm

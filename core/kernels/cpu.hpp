@@ -1,0 +1,70 @@
+#pragma once
+
+// The CPU's kernels, by family; cpu.cpp puts them into the table of core/kernels.hpp, which says what each one does.
+
+#include <jnorm/core/kernels.hpp>
+
+namespace jnorm::cpu {
+
+// elementwise.cpp
+void fill(const Tensor& y, double value);
+void convert(const Tensor& x, const Tensor& y);
+void unary(UnaryOp op, const Tensor& x, const Tensor& y);
+void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y);
+void affine(const Tensor& x, double scale, double shift, const Tensor& y);
+void accumulate(const Tensor& x, double scale, const Tensor& y);
+
+// activation.cpp
+void activation(Activation op, const Tensor& x, const Tensor& y);
+void activation_dx(Activation op, const Tensor& dy, const Tensor& x, const Destination& dx);
+
+// shape.cpp
+void broadcast(const Tensor& x, const Tensor& y);
+void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
+void permute(const Tensor& x, const int* axes, const Tensor& y);
+
+// matmul.cpp
+void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Destination& y);
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
+void column_sum(const Tensor& x, const Destination& y);
+
+// norm.cpp
+void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
+                const Tensor& mean, const Tensor& rstd);
+void layer_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                   const Destination& dx);
+void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                            const Destination& dgamma, const Destination& dbeta);
+void rms_norm(const Tensor& x, const Tensor& gamma, double eps, const Tensor& y, const Tensor& rstd);
+void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Destination& dx);
+void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, const Destination& dgamma);
+
+// softmax.cpp
+void softmax(const Tensor& x, const Tensor& y);
+void softmax_dx(const Tensor& dy, const Tensor& y, const Destination& dx);
+void log_softmax(const Tensor& x, const Tensor& y);
+void log_softmax_dx(const Tensor& dy, const Tensor& y, const Destination& dx);
+
+// loss.cpp
+void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& loss, const Tensor& lse);
+void cross_entropy_dx(const Tensor& dloss, const Tensor& logits, const Tensor& targets, const Tensor& lse,
+                      const Destination& dlogits);
+
+// embedding.cpp
+void embedding(const Tensor& table, const Tensor& tokens, const Tensor& y);
+void embedding_dtable(const Tensor& dy, const Tensor& tokens, const Destination& dtable);
+
+// attention.cpp
+void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, Index heads, const Tensor& y,
+                      const Tensor& lse);
+void causal_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
+                               const Tensor& lse, Index heads, const Destination& dq, const Destination& dk,
+                               const Destination& dv);
+
+// optimizer.cpp
+void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m, const Tensor& v);
+void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity);
+void sum_of_squares(const Tensor& x, double& result);
+void first_non_finite(const Tensor& x, Index& result);
+
+}  // namespace jnorm::cpu

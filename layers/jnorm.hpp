@@ -1,0 +1,4 @@
+#pragma once
+
+// Everything.
+#include <jnorm/core/tensor.hpp>
