@@ -26,7 +26,8 @@ class Kernel {
   // NOLINTNEXTLINE(google-explicit-constructor): tables are filled with plain functions
   constexpr Kernel(Function function) : function_(function) {}
   void operator()(Arguments... arguments) const {
-    if (function_ == nullptr) [[unlikely]] fail_missing_kernel(Name.text);
+    if (function_ == nullptr) [[unlikely]]
+      fail_missing_kernel(Name.text);
     function_(arguments...);
   }
   explicit operator bool() const { return function_ != nullptr; }
@@ -43,7 +44,7 @@ struct Destination {
   bool wanted() const { return tensor.defined(); }
 };
 
-enum class UnaryOp : std::uint8_t { negate, exp, log, sqrt, rsqrt, reciprocal, square, tanh, abs, sign };
+enum class UnaryOp : std::uint8_t { negate, exp, log, sqrt, rsqrt, reciprocal, square, tanh, abs, sign, erf };
 enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide };
 enum class Activation : std::uint8_t { relu, gelu, gelu_tanh };
 

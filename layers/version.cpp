@@ -1,0 +1,7 @@
+#include <jnorm/layers/version.hpp>
+
+namespace jnorm {
+
+const char* version() { return JNORM_VERSION; }
+
+}  // namespace jnorm
