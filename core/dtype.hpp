@@ -31,9 +31,9 @@ struct Float16 {
   explicit operator float() const;
 };
 
-std::string to_string(DType dtype);               // "float32"
-DType dtype_from_string(std::string_view name);   // throws Error(argument) that lists the names
-std::int64_t size_of(DType dtype);                // bytes an element
+std::string to_string(DType dtype);              // "float32"
+DType dtype_from_string(std::string_view name);  // throws Error(argument) that lists the names
+std::int64_t size_of(DType dtype);               // bytes an element
 
 // The distance from 1 to the next larger value.
 double machine_epsilon(DType dtype);

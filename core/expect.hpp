@@ -46,7 +46,8 @@ template <class... Arguments>
 // Throws ErrorKind::argument with the formatted text unless `holds`.
 template <class... Arguments>
 void expect(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  if (!holds) [[unlikely]] fail(ErrorKind::argument, text, std::forward<Arguments>(arguments)...);
+  if (!holds) [[unlikely]]
+    fail(ErrorKind::argument, text, std::forward<Arguments>(arguments)...);
 }
 
 // The same, with the caller's line at the end of the message: "... (at model.cpp:88)".

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint32_t kSmallestLog = 7;  // 128 bytes: a header and one cache line of data
-constexpr std::size_t kClasses = 4 * 48;
+constexpr std::size_t kClasses = std::size_t{4} * 48;
 
 // A cached block's first bytes link it to the next one of its class.
 struct FreeBlock {

@@ -49,9 +49,7 @@ void Shape::fail_axis(int axis) const {
   fail(ErrorKind::argument, "axis {} is out of range for shape {}", axis, to_string(*this));
 }
 
-std::string to_string(const Shape& shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
-}
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", ")); }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
   std::array<Index, Shape::kMaxRank> sizes{};

@@ -39,10 +39,10 @@ class Shape {
     return resolved;
   }
 
-  Shape with_leading(Index size) const;            // [A, B] -> [size, A, B]
-  Shape without_leading() const;                   // [A, B] -> [B]
-  Shape with_axis(int axis, Index size) const;     // the same rank, one size changed
-  bool has_suffix(const Shape& suffix) const;      // [A, B, C] has suffix [B, C]
+  Shape with_leading(Index size) const;         // [A, B] -> [size, A, B]
+  Shape without_leading() const;                // [A, B] -> [B]
+  Shape with_axis(int axis, Index size) const;  // the same rank, one size changed
+  bool has_suffix(const Shape& suffix) const;   // [A, B, C] has suffix [B, C]
 
   friend bool operator==(const Shape& a, const Shape& b) {
     if (a.rank_ != b.rank_) return false;
