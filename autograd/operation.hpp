@@ -1,0 +1,71 @@
+#pragma once
+
+#include <span>
+
+#include <jnorm/autograd/var.hpp>
+#include <jnorm/core/kernels.hpp>
+#include <jnorm/core/tensor.hpp>
+
+namespace jnorm {
+
+class Pullback;
+class Pushforward;
+class RecordedPullback;
+
+// What a reader is told of an operation: graphs, lessons, checks and documentation read it here.
+struct Description {
+  const char* name;
+  const char* inputs;  // their names, separated by spaces: "x gamma beta"
+  const char* formula;
+  const char* derivation = "";     // the Markdown page beside the code
+  const char* source = "";         // the paper or book
+  std::uint32_t saved_inputs = 0;  // bit i: the derivative reads input i's value
+  bool saves_output = false;       // the derivative reads the output's value
+};
+
+// A recorded operation's derivatives. Its parameters (an eps, axes) are members; its tensors are on the tape: the
+// inputs' and the output's values, and what the forward saved beside them.
+//
+// Operations are trivially destructible values that the tape keeps in its arena.
+class Operation {
+ public:
+  virtual const Description& description() const = 0;
+
+  // Adds J^T dy to the wanted inputs. The cotangent dy may carry a leading axis of K of them (back.copies()).
+  virtual void vjp(Pullback& back) const = 0;
+
+  // Gives J x_dot, summed over the inputs that have a tangent; tangents may carry a leading axis of K as well.
+  virtual void jvp(Pushforward& push) const = 0;
+
+  // The vjp as recorded operations, for derivatives of derivatives. By default the composed definition is recorded from
+  // the inputs and swept.
+  virtual void recorded_vjp(RecordedPullback& back) const;
+
+  // The same function composed from primitive operations: the second witness of the derivative. Throws Error(state) for
+  // a primitive operation.
+  virtual Var composed(std::span<const Var> inputs) const;
+
+ protected:
+  ~Operation() = default;
+};
+
+// A primitive operation: its pull(back) is a template that serves tensors and recorded values alike.
+template <class Self>
+class Primitive : public Operation {
+ public:
+  const Description& description() const final { return Self::kDescription; }
+  void vjp(Pullback& back) const final { self().pull(back); }
+  void recorded_vjp(RecordedPullback& back) const final { self().pull(back); }
+
+ private:
+  const Self& self() const { return static_cast<const Self&>(*this); }
+};
+
+// A fused operation: hand-written derivatives in kernels, and a composed definition for higher orders.
+template <class Self>
+class Fused : public Operation {
+ public:
+  const Description& description() const final { return Self::kDescription; }
+};
+
+}  // namespace jnorm

@@ -1,0 +1,211 @@
+// Operations that move, repeat or sum elements: linear maps whose adjoint is another of them.
+//
+//   reshape    <-> reshape back
+//   broadcast  <-> sum over the axes that repeated
+//   permute    <-> permute by the inverse
+//   sum        <-> broadcast
+
+#include <algorithm>
+#include <array>
+
+#include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/site.hpp>
+#include <jnorm/autograd/sweep.hpp>
+
+namespace jnorm {
+
+namespace {
+
+// The bits of the axes of `to` along which `from` repeats; `from` is aligned at the last axis.
+std::uint32_t repeated_axes(const Shape& from, const Shape& to) {
+  std::uint32_t axes = 0;
+  const int missing = to.rank() - from.rank();
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    if (axis < missing || (from[axis - missing] == 1 && to[axis] != 1)) axes |= 1u << axis;
+  }
+  return axes;
+}
+
+// `shape` with size 1 at the axes whose bit is set: a sum's result with its axes kept.
+Shape with_ones_at(Shape shape, std::uint32_t axes) {
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if ((axes >> axis & 1u) != 0) shape = shape.with_axis(axis, 1);
+  }
+  return shape;
+}
+
+struct Reshape : Primitive<Reshape> {
+  static constexpr Description kDescription{
+      .name = "reshape", .inputs = "x", .formula = "y holds x's elements in another shape"};
+  template <class Back>
+  void pull(Back& back) const {
+    if (back.wants(0)) back.give(0, reshape(back.cotangent(), back.shaped(back.input(0).shape())));
+  }
+  void jvp(Pushforward& push) const override {
+    if (push.has(0)) push.give(reshape(push.tangent(0), push.shaped(push.output().shape())));
+  }
+};
+
+struct Broadcast : Primitive<Broadcast> {
+  static constexpr Description kDescription{
+      .name = "broadcast", .inputs = "x", .formula = "y repeats x along the axes that x lacks or has with size 1"};
+  template <class Back>
+  void pull(Back& back) const {
+    if (!back.wants(0)) return;
+    const Shape& from = back.input(0).shape();
+    const std::uint32_t axes = repeated_axes(from, back.output().shape());
+    back.give(0, reshape(sum_axes(back.cotangent(), axes << back.axis(0)), back.shaped(from)));
+  }
+  void jvp(Pushforward& push) const override {
+    if (!push.has(0)) return;
+    // Ones between the leading axis and x's own, so that the leading axis doesn't slip: [K, H] -> [K, 1, H].
+    const Shape& to = push.output().shape();
+    const Shape aligned = with_ones_at(to, repeated_axes(push.input(0).shape(), to));
+    push.give(broadcast_to(reshape(push.tangent(0), push.shaped(aligned)), push.shaped(to)));
+  }
+};
+
+struct Permute : Primitive<Permute> {
+  static constexpr Description kDescription{
+      .name = "permute", .inputs = "x", .formula = "y's axis i is x's axis axes[i]"};
+  using Axes = std::array<int, Shape::kMaxRank + 1>;
+  Axes axes{};
+  int rank = 0;
+
+  explicit Permute(std::span<const int> order) : rank(static_cast<int>(order.size())) {
+    std::copy(order.begin(), order.end(), axes.begin());
+  }
+
+  Axes inverse() const {
+    Axes result{};
+    for (int i = 0; i < rank; ++i) result[static_cast<std::size_t>(axes[static_cast<std::size_t>(i)])] = i;
+    return result;
+  }
+
+  // Permutes the primal axes and leaves a leading one where it is.
+  template <class T>
+  T apply(const T& v, const Axes& order, int lead) const {
+    Axes shifted{};
+    for (int i = 0; i < rank; ++i) {
+      shifted[static_cast<std::size_t>(i + lead)] = order[static_cast<std::size_t>(i)] + lead;
+    }
+    return permute(v, std::span<const int>(shifted.data(), static_cast<std::size_t>(rank + lead)));
+  }
+
+  template <class Back>
+  void pull(Back& back) const {
+    if (back.wants(0)) back.give(0, apply(back.cotangent(), inverse(), back.axis(0)));
+  }
+  void jvp(Pushforward& push) const override {
+    if (push.has(0)) push.give(apply(push.tangent(0), axes, push.axis(0)));
+  }
+};
+
+struct Sum : Primitive<Sum> {
+  static constexpr Description kDescription{.name = "sum", .inputs = "x", .formula = "y = sum of x over axes"};
+  std::uint32_t axes;
+  explicit Sum(std::uint32_t bits) : axes(bits) {}
+
+  template <class Back>
+  void pull(Back& back) const {
+    if (!back.wants(0)) return;
+    const Shape shape = back.input(0).shape();
+    back.give(0, broadcast_to(reshape(back.cotangent(), back.shaped(with_ones_at(shape, axes))), back.shaped(shape)));
+  }
+  void jvp(Pushforward& push) const override {
+    if (push.has(0)) push.give(sum_axes(push.tangent(0), axes << push.axis(0)));
+  }
+};
+
+std::uint32_t axis_bits(const char* name, const Var& x, std::initializer_list<int> axes, const Site& site) {
+  std::uint32_t bits = 0;
+  for (const int axis : axes) {
+    expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis,
+           x.shape());
+    const std::uint32_t bit = 1u << x.shape().resolve_axis(axis);
+    expect((bits & bit) == 0, site, "{}: axis {} is named twice", name, axis);
+    bits |= bit;
+  }
+  return bits;
+}
+
+std::uint32_t all_axes(const Var& x) { return (1u << x.rank()) - 1u; }
+
+Index count_of(const Shape& shape, std::uint32_t axes) {
+  Index count = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if ((axes >> axis & 1u) != 0) count *= shape[axis];
+  }
+  return count;
+}
+
+Var reduce(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
+  const Var y = sum_axes(x, axes, line);
+  return keep == Keep::yes ? reshape(y, with_ones_at(x.shape(), axes), line) : y;
+}
+
+// The mean over no elements is 0/0, NaN, as NumPy and PyTorch have it.
+Var mean_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
+  return affine(reduce(x, axes, keep, line), 1.0 / static_cast<double>(count_of(x.shape(), axes)), 0.0, line);
+}
+
+}  // namespace
+
+Var reshape(const Var& x, const Shape& shape, SourceLine line) {
+  if (x.shape() == shape) return x;
+  expect(x.shape().size() == shape.size(), Site{x.tape(), line}, "reshape: {} has {} elements, but {} needs {}",
+         x.shape(), x.shape().size(), shape, shape.size());
+  return x.tape().record(Reshape{}, {x}, reshape(x.value(), shape), {}, line);
+}
+
+Var broadcast_to(const Var& x, const Shape& shape, SourceLine line) {
+  if (x.shape() == shape) return x;
+  bool fits = x.rank() <= shape.rank();
+  for (int axis = 1; fits && axis <= x.rank(); ++axis) fits = x.dim(-axis) == shape[-axis] || x.dim(-axis) == 1;
+  expect(fits, Site{x.tape(), line}, "broadcast_to: {} doesn't broadcast to {}", x.shape(), shape);
+  return x.tape().record(Broadcast{}, {x}, broadcast_to(x.value(), shape), {}, line);
+}
+
+Var permute(const Var& x, std::span<const int> axes, SourceLine line) {
+  const Site site{x.tape(), line};
+  expect(static_cast<int>(axes.size()) == x.rank(), site, "permute: {} has {} axes, but {} were named", x.shape(),
+         x.rank(), axes.size());
+  std::uint32_t seen = 0;
+  for (const int axis : axes) {
+    expect(axis >= 0 && axis < x.rank() && (seen >> axis & 1u) == 0, site,
+           "permute: the axes must be 0 to {}, each once, got [{}]", x.rank() - 1, fmt::join(axes, ", "));
+    seen |= 1u << axis;
+  }
+  return x.tape().record(Permute(axes), {x}, permute(x.value(), axes), {}, line);
+}
+
+Var permute(const Var& x, std::initializer_list<int> axes, SourceLine line) {
+  return permute(x, std::span<const int>(axes.begin(), axes.size()), line);
+}
+
+Var transpose(const Var& x, SourceLine line) {
+  expect(x.rank() >= 2, Site{x.tape(), line}, "transpose: expected at least two axes, got {}", x.shape());
+  std::array<int, Shape::kMaxRank> axes{};
+  for (int i = 0; i < x.rank(); ++i) axes[static_cast<std::size_t>(i)] = i;
+  std::swap(axes[static_cast<std::size_t>(x.rank() - 2)], axes[static_cast<std::size_t>(x.rank() - 1)]);
+  return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(x.rank())), line);
+}
+
+Var sum_axes(const Var& x, std::uint32_t axes, SourceLine line) {
+  if (axes == 0) return x;
+  return x.tape().record(Sum(axes), {x}, sum_axes(x.value(), axes), {}, line);
+}
+
+Var sum(const Var& x, SourceLine line) { return reduce(x, all_axes(x), Keep::no, line); }
+
+Var sum(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return reduce(x, axis_bits("sum", x, axes, {x.tape(), line}), keep, line);
+}
+
+Var mean(const Var& x, SourceLine line) { return mean_over(x, all_axes(x), Keep::no, line); }
+
+Var mean(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return mean_over(x, axis_bits("mean", x, axes, {x.tape(), line}), keep, line);
+}
+
+}  // namespace jnorm

@@ -1,0 +1,32 @@
+#pragma once
+
+// Private to the library's sources: checks that say where on a tape the bad call stands.
+
+#include <jnorm/autograd/tape.hpp>
+#include <jnorm/core/expect.hpp>
+
+namespace jnorm {
+
+// A call on a tape: its module path and source line.
+struct Site {
+  const Tape& tape;
+  SourceLine line;
+};
+
+inline std::string to_string(const Site& site) {
+  const std::string path = site.tape.path_name(site.tape.current_path());
+  return fmt::format("{}{}at {}", path, path.empty() ? "" : ", ", site.line);
+}
+
+// Throws Error(argument): "text (blocks.3.attention.norm, at model.cpp:88)".
+template <class... Arguments>
+void expect(bool holds, const Site& site, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  if (!holds) [[unlikely]] {
+    fail(ErrorKind::argument, "{} ({})", fmt::format(text, std::forward<Arguments>(arguments)...), to_string(site));
+  }
+}
+
+// The operands of one operation share dtype and device.
+void expect_same_kind(const char* operation, const Var& a, const Var& b, const Site& site);
+
+}  // namespace jnorm

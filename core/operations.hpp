@@ -1,0 +1,49 @@
+#pragma once
+
+// Operations on tensors that are not recorded. Names and meanings are those of the recorded operations in
+// <jnorm/autograd/ops.hpp>, so that a derivative can be written once for both.
+//
+// Elementwise operations take operands of one shape, or one operand whose shape is a suffix of the other's: it repeats
+// along the leading axes, as a primal value does beside several cotangents. Results are new tensors. Arguments are
+// checked by the recorded operations; here only what would be undefined behaviour is.
+
+#include <span>
+
+#include <jnorm/core/kernels.hpp>
+#include <jnorm/core/tensor.hpp>
+
+namespace jnorm {
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor affine(const Tensor& x, double scale, double shift);  // scale x + shift
+
+Tensor negate(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor sign(const Tensor& x);
+Tensor erf(const Tensor& x);
+
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+// Sums over the axes whose bit is set; the others stay, in order: [2, 3, 4] over axis 1 is [2, 4].
+Tensor sum_axes(const Tensor& x, std::uint32_t axes);
+// Axis i of the result is axis axes[i] of x.
+Tensor permute(const Tensor& x, std::span<const int> axes);
+// op(a) op(b) over the last two axes, where op transposes if asked; the operand with fewer batches repeats.
+Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);
+
+// Euclidean norm of all elements, accumulated in float64.
+double norm(const Tensor& x);
+// sum of a * b in float64.
+double dot(const Tensor& a, const Tensor& b);
+
+}  // namespace jnorm
