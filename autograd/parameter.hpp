@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <jnorm/core/tensor.hpp>
 
@@ -10,11 +11,13 @@ namespace jnorm {
 // it is used, and backward adds to its gradient. An optimizer's step consumes the gradient.
 class Parameter {
  public:
-  Parameter(std::string name, Tensor value) : name_(std::move(name)), value_(std::move(value)) {}
+  Parameter(std::string name, Tensor value) : name_(std::move(name)), path_(name_), value_(std::move(value)) {}
   Parameter(const Parameter&) = delete;  // tapes know a parameter by its address
   Parameter& operator=(const Parameter&) = delete;
 
-  const std::string& name() const { return name_; }  // its own name, "weight"; modules give the path
+  const std::string& name() const { return name_; }  // its own name, "weight"
+  const std::string& path() const { return path_; }  // from the outermost module, "blocks.3.ffn.branch.up.weight"
+  void prepend_to_path(std::string_view module) { path_ = std::string(module) + "." + path_; }
   const Tensor& value() const { return value_; }
   const Shape& shape() const { return value_.shape(); }
 
@@ -36,6 +39,7 @@ class Parameter {
   friend class Tape;  // sweeps add to the gradient in place
 
   std::string name_;
+  std::string path_;
   Tensor value_;
   Tensor gradient_;
   bool trainable_ = true;
