@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <jnorm/autograd/parameter.hpp>
+#include <jnorm/autograd/var.hpp>
+#include <jnorm/core/random.hpp>
+#include <jnorm/core/source_line.hpp>
+#include <jnorm/layers/state.hpp>
+
+namespace jnorm {
+
+// What a model is made of: parameters and child modules, each under a name. Names joined by dots are a path:
+// "blocks.3.attention.branch.query.weight". A module adds its parameters and children in its constructor, and owns
+// them.
+class Module {
+ public:
+  virtual ~Module() = default;
+  Module(const Module&) = delete;  // optimizers and tapes know a parameter by its address
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }  // what its parent calls it, "query"; empty for the outermost
+  const std::vector<std::unique_ptr<Module>>& children() const { return children_; }
+
+  // All parameters, the children's too, in the order in which they were added.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  std::vector<std::pair<std::string, Parameter*>> named_parameters() const;  // by the path from this module
+  Index parameter_count() const;                                             // how many numbers they hold
+
+  // Copies of all parameters by path, in order; what is trained later doesn't change them.
+  NamedTensors state() const;
+  // Copies the values in, in any order, converted to the parameters' dtypes. Strict: throws one Error(argument) that
+  // lists all names that are missing, unexpected or of another shape, and changes nothing then.
+  void load_state(const NamedTensors& state);
+
+  // Whether layers that differ between training and evaluation do as in training. At first they do.
+  bool training() const { return training_; }
+  void set_training(bool training);
+
+  // Converts the parameters, as from float32 to float64 for measurements. Drops their gradients.
+  virtual void to(DType dtype);
+
+ protected:
+  Module() = default;
+
+  // Both throw Error(argument) on an empty name, one with a dot, or one that is taken, and Error(state) once the module
+  // is itself part of another.
+  Parameter& add_parameter(std::string name, Tensor value);
+  template <class Child>
+  Child& add(std::string name, std::unique_ptr<Child> child) {
+    Child& result = *child;
+    adopt(std::move(name), std::move(child));
+    return result;
+  }
+  // Adds a Child(arguments..., stream) whose random stream is split off by its name: how a parameter starts follows
+  // from the seed and its path alone, so models that differ elsewhere start with the same weights.
+  template <class Child, class... Arguments>
+  Child& add_random(const std::string& name, const Rng& rng, const Arguments&... arguments) {
+    Rng stream = rng.split(name);
+    return add(name, std::make_unique<Child>(arguments..., stream));
+  }
+
+ private:
+  void adopt(std::string name, std::unique_ptr<Module> child);
+  void expect_addable(const std::string& name) const;
+  void prepend_to_paths(std::string_view parent);
+
+  std::string name_;
+  std::string path_;  // from the outermost module
+  std::vector<std::unique_ptr<Parameter>> own_parameters_;
+  std::vector<std::unique_ptr<Module>> children_;
+  std::vector<Parameter*> parameters_;
+  bool training_ = true;
+};
+
+// A module that maps one value to another. Calling it runs forward in a scope of its name on x's tape and reports the
+// call, so that tape.input(path) and tape.output(path) find it.
+class Layer : public Module {
+ public:
+  // `line` is where the call stands; the layer's operations are recorded with it.
+  Var operator()(const Var& x, SourceLine line = SourceLine::here());
+
+ protected:
+  virtual Var forward(const Var& x, SourceLine line) = 0;
+};
+
+// Layers one after the other, named "0", "1", ...
+class Sequence : public Layer {
+ public:
+  void append(std::unique_ptr<Layer> layer);
+  Index size() const { return static_cast<Index>(layers_.size()); }
+  Layer& operator[](Index index) const;  // throws Error(argument) if it is out of range
+
+ protected:
+  Var forward(const Var& x, SourceLine line) override;
+
+ private:
+  std::vector<Layer*> layers_;
+};
+
+}  // namespace jnorm

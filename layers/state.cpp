@@ -1,0 +1,50 @@
+#include <jnorm/layers/state.hpp>
+
+#include <map>
+#include <string_view>
+
+#include <jnorm/core/expect.hpp>
+
+namespace jnorm {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+std::string kind_of(const Tensor& x) { return fmt::format("{} {}", x.dtype(), x.shape()); }
+
+bool fits(const Tensor& expected, const Tensor& given) {
+  return expected.shape() == given.shape() && (expected.dtype() == DType::int32) == (given.dtype() == DType::int32);
+}
+
+// "; 2 missing: a, b", or nothing.
+std::string listed(const char* what, const Names& names) {
+  return names.empty() ? "" : fmt::format("; {} {}: {}", names.size(), what, fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<Tensor> match_state(const char* what, const NamedTensors& expected, const NamedTensors& given) {
+  Names missing, unexpected, misshapen;
+  std::map<std::string_view, const Tensor*> unused;
+  for (const auto& [name, tensor] : given) {
+    if (!unused.emplace(name, &tensor).second) unexpected.push_back(name + " (again)");
+  }
+  std::vector<Tensor> matched;
+  for (const auto& [name, prototype] : expected) {
+    const auto found = unused.extract(name);
+    if (found.empty()) {
+      missing.push_back(name);
+    } else if (const Tensor& tensor = *found.mapped(); fits(prototype, tensor)) {
+      matched.push_back(tensor.to(prototype.dtype()).clone());
+    } else {
+      misshapen.push_back(fmt::format("{} (expected {}, got {})", name, kind_of(prototype), kind_of(tensor)));
+    }
+  }
+  for (const auto& [name, tensor] : unused) unexpected.emplace_back(name);
+  expect(missing.empty() && unexpected.empty() && misshapen.empty(), "{}: the names or shapes differ{}{}{}", what,
+         listed("missing", missing), listed("unexpected", unexpected), listed("of another shape", misshapen));
+  return matched;
+}
+
+}  // namespace jnorm

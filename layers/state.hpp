@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <jnorm/core/tensor.hpp>
+
+namespace jnorm {
+
+// Tensors by name, as a safetensors file holds them.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+// Copies of the tensors of `given`, in whatever order they stand there, in the order and with the dtypes of `expected`.
+// Strict: throws one Error(argument), "<what>: ...", that lists all names that are missing, unexpected, or of another
+// shape; indices and real numbers don't replace each other.
+std::vector<Tensor> match_state(const char* what, const NamedTensors& expected, const NamedTensors& given);
+
+}  // namespace jnorm
