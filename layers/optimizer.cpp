@@ -1,0 +1,142 @@
+#include <jnorm/layers/optimizer.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/core/kernels.hpp>
+
+namespace jnorm {
+
+namespace {
+
+void expect_rate(const char* optimizer, const char* option, double value) {
+  expect(value >= 0.0 && std::isfinite(value), "{}: {} must be finite and not negative, but is {}", optimizer, option,
+         value);
+}
+
+// A decay of what is remembered: at 1 or more it would grow without bound.
+void expect_decay(const char* optimizer, const char* option, double value) {
+  expect(value >= 0.0 && value < 1.0, "{}: {} must be in [0, 1), but is {}", optimizer, option, value);
+}
+
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
+
+Tensor step_count(Index steps) {
+  Tensor count = Tensor::uninitialized({}, DType::int32);
+  *count.output_data<std::int32_t>() = static_cast<std::int32_t>(steps);
+  return count;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(std::span<Parameter* const> parameters, double learning_rate, int moments) {
+  set_learning_rate(learning_rate);
+  for (Parameter* parameter : parameters) {
+    expect(parameter != nullptr, "optimizer: got a null pointer for a parameter");
+    const auto is_known = [&](const Slot& slot) { return slot.parameter == parameter; };
+    if (std::any_of(slots_.begin(), slots_.end(), is_known)) continue;
+    Slot slot{.parameter = parameter, .first_moment = {}, .second_moment = {}};
+    if (moments > 0) slot.first_moment = zeros_like(parameter->value());
+    if (moments > 1) slot.second_moment = zeros_like(parameter->value());
+    slots_.push_back(std::move(slot));
+  }
+}
+
+void Optimizer::step() {
+  for (Slot& slot : slots_) {
+    Parameter& parameter = *slot.parameter;
+    if (!parameter.has_gradient()) continue;
+    expect_same_dtype(slot);
+    ++slot.steps;
+    update(slot);
+    parameter.clear_gradient();
+  }
+}
+
+void Optimizer::expect_same_dtype(const Slot& slot) {
+  if (!slot.first_moment.defined()) return;
+  const DType dtype = slot.parameter->value().dtype();
+  expect(dtype == slot.first_moment.dtype(),
+         "optimizer: {} is {}, but was {} when the optimizer was made; convert the model before",
+         slot.parameter->path(), dtype, slot.first_moment.dtype());
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  expect_rate("optimizer", "the learning rate", learning_rate);
+  learning_rate_ = learning_rate;
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors state;
+  for (const Slot& slot : slots_) {
+    const std::string& path = slot.parameter->path();
+    if (slot.first_moment.defined()) state.emplace_back(path + ".first_moment", slot.first_moment.clone());
+    if (slot.second_moment.defined()) state.emplace_back(path + ".second_moment", slot.second_moment.clone());
+    state.emplace_back(path + ".steps", step_count(slot.steps));
+  }
+  return state;
+}
+
+void Optimizer::load_state(const NamedTensors& given) {
+  const std::vector<Tensor> loaded = match_state("optimizer", state(), given);
+  auto next = loaded.begin();
+  for (Slot& slot : slots_) {
+    if (slot.first_moment.defined()) slot.first_moment = *next++;
+    if (slot.second_moment.defined()) slot.second_moment = *next++;
+    slot.steps = *(next++)->data<std::int32_t>();
+  }
+}
+
+Sgd::Sgd(std::span<Parameter* const> parameters, const SgdOptions& options)
+    : Optimizer(parameters, options.learning_rate, options.momentum == 0.0 ? 0 : 1), options_(options) {
+  expect_decay("sgd", "momentum", options.momentum);
+  expect_rate("sgd", "weight_decay", options.weight_decay);
+}
+
+void Sgd::update(Slot& slot) {
+  const Parameter& parameter = *slot.parameter;
+  const SgdStep step{
+      .learning_rate = learning_rate(), .momentum = options_.momentum, .weight_decay = options_.weight_decay};
+  const Tensor& value = parameter.value();
+  value.device().kernels().sgd(step, parameter.gradient(), value, slot.first_moment);
+}
+
+Adam::Adam(std::span<Parameter* const> parameters, const AdamOptions& options)
+    : Adam("adam", parameters, options, WeightDecay{}) {}
+
+Adam::Adam(const char* name, std::span<Parameter* const> parameters, const AdamOptions& options, WeightDecay decay)
+    : Optimizer(parameters, options.learning_rate, 2), options_(options), decay_(decay) {
+  expect_decay(name, "beta1", options.beta1);
+  expect_decay(name, "beta2", options.beta2);
+  expect_rate(name, "weight_decay", options.weight_decay);
+  expect(options.eps > 0.0 && std::isfinite(options.eps), "{}: eps must be positive and finite, but is {}", name,
+         options.eps);
+}
+
+void Adam::update(Slot& slot) {
+  const Parameter& parameter = *slot.parameter;
+  const Tensor& value = parameter.value();
+  const auto t = static_cast<double>(slot.steps);
+  const bool decays = decay_.vectors || value.rank() > 1;
+  const AdamStep step{.learning_rate = learning_rate(),
+                      .beta1 = options_.beta1,
+                      .beta2 = options_.beta2,
+                      .eps = options_.eps,
+                      .weight_decay = decays ? options_.weight_decay : 0.0,
+                      .bias_correction1 = 1.0 - std::pow(options_.beta1, t),
+                      .bias_correction2 = 1.0 - std::pow(options_.beta2, t),
+                      .coupled = !decay_.decoupled};
+  value.device().kernels().adam(step, parameter.gradient(), value, slot.first_moment, slot.second_moment);
+}
+
+AdamW::AdamW(std::span<Parameter* const> parameters, const AdamWOptions& options)
+    : Adam("adamw", parameters,
+           AdamOptions{.learning_rate = options.learning_rate,
+                       .beta1 = options.beta1,
+                       .beta2 = options.beta2,
+                       .eps = options.eps,
+                       .weight_decay = options.weight_decay},
+           WeightDecay{.decoupled = true, .vectors = options.decay_vectors}) {}
+
+}  // namespace jnorm
