@@ -41,9 +41,10 @@ class Operation {
   // the inputs and swept.
   virtual void recorded_vjp(RecordedPullback& back) const;
 
-  // The same function composed from primitive operations: the second witness of the derivative. Throws Error(state) for
-  // a primitive operation.
+  // The same function composed from primitive operations: the second witness of the derivative, and the way that higher
+  // derivatives take. Throws Error(state) if there is none.
   virtual Var composed(std::span<const Var> inputs) const;
+  virtual bool has_composition() const { return false; }
 
  protected:
   ~Operation() = default;
@@ -66,6 +67,7 @@ template <class Self>
 class Fused : public Operation {
  public:
   const Description& description() const final { return Self::kDescription; }
+  bool has_composition() const final { return true; }
 };
 
 }  // namespace jnorm

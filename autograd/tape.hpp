@@ -17,11 +17,11 @@ namespace jnorm {
 
 struct BackwardOptions {
   // The cotangent of y; undefined means 1, for which y must have one element.
-  Tensor cotangent;
+  Tensor cotangent = {};
   // Give the recorded values back to the pool as the sweep passes them. The tape can't be swept again then.
   bool free_values = false;
   // Called for every node that has a gradient, in reverse order, when that gradient is complete.
-  std::function<void(NodeIndex, const Tensor&)> observe;
+  std::function<void(NodeIndex, const Tensor&)> observe = {};
 };
 
 // A module's call, from the scope that it opened: which node went in and which came out.
@@ -58,6 +58,17 @@ class Tape {
   }
   Var record_node(const Operation* operation, std::span<const Var> inputs, Tensor value, std::span<const Tensor> saved,
                   SourceLine line);
+  // A copy of an operation that lives as long as the tape's nodes.
+  template <class Op>
+  const Operation* keep(const Op& operation) {
+    static_assert(std::is_trivially_destructible_v<Op>, "operations live in an arena that runs no destructors");
+    if constexpr (std::is_empty_v<Op> || sizeof(Op) == sizeof(Operation)) {
+      static constexpr Op shared{};  // no parameters: one object serves all
+      return &shared;
+    } else {
+      return new (allocate_operation(sizeof(Op))) Op(operation);
+    }
+  }
   // Keeps an object alive until reset: what a custom operation refers to.
   void keep_alive(std::shared_ptr<const void> object) { kept_alive_.push_back(std::move(object)); }
 
@@ -114,16 +125,6 @@ class Tape {
     std::vector<std::uint32_t> children;
   };
 
-  template <class Op>
-  const Operation* keep(const Op& operation) {
-    static_assert(std::is_trivially_destructible_v<Op>, "operations live in an arena that runs no destructors");
-    if constexpr (std::is_empty_v<Op> || sizeof(Op) == sizeof(Operation)) {
-      static constexpr Op shared{};  // no parameters: one object serves all
-      return &shared;
-    } else {
-      return new (allocate_operation(sizeof(Op))) Op(operation);
-    }
-  }
   void* allocate_operation(std::size_t bytes);
 
   Node& mutable_node(NodeIndex index) { return chunks_[index >> kChunkBits][index & kChunkMask]; }

@@ -1,6 +1,10 @@
 #pragma once
 
-// Everything.
+// Everything, the bridge to xtensor included: a unit that includes it takes seconds to compile. The library's own
+// sources include what they use.
+#include <jnorm/autograd/catalogue.hpp>
+#include <jnorm/autograd/custom.hpp>
+#include <jnorm/autograd/gradcheck.hpp>
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/parameter.hpp>
 #include <jnorm/autograd/tape.hpp>
@@ -11,8 +15,10 @@
 #include <jnorm/core/operations.hpp>
 #include <jnorm/core/parallel.hpp>
 #include <jnorm/core/pool.hpp>
+#include <jnorm/core/print.hpp>
 #include <jnorm/core/random.hpp>
 #include <jnorm/core/tensor.hpp>
+#include <jnorm/core/xtensor.hpp>
 #include <jnorm/layers/attention.hpp>
 #include <jnorm/layers/clip.hpp>
 #include <jnorm/layers/embedding.hpp>
