@@ -25,13 +25,21 @@ constexpr Index kPanelColumns = kPanelVectors* kLanes<T>;
 // Rows of b that one packed panel holds: 32 KB with the widest vectors, so that it stays in the first-level cache.
 constexpr Index kPanelDepth = 256;
 
-// One product of the tiled kind. Scaling belongs to the last step, when a tile leaves the registers.
+// What is added to a product: beta times c itself, or times one row for all of c's rows, where the stride is 0.
+template <class T>
+struct Addend {
+  T beta;
+  const T* data;
+  Index stride;
+};
+
+// c = alpha a b + beta addend.
 template <class T>
 struct Product {
   Index m, n, k;
   T alpha;
   MatrixView<const T> a, b;
-  T beta;
+  Addend<T> addend;
   T* c;
   Index ldc;
 };
@@ -79,9 +87,9 @@ void pack_columns(MatrixView<const T> b, Index depth, Index columns, Index strid
   }
 }
 
-// c[Rows, columns] = alpha a b + beta c.
+// c[Rows, columns] = alpha a b + beta addend.
 template <int Rows, int Vectors, class T>
-void tile_product(T alpha, MatrixView<const T> a, const Panel<T>& b, T beta, T* c, Index ldc) {
+void tile_product(T alpha, MatrixView<const T> a, const Panel<T>& b, Addend<T> addend, T* c, Index ldc) {
   Vector<T> tile[Rows][Vectors];
   // One of a's strides is 1; saying which saves the inner loop its multiplications.
   if (a.column_stride == 1) {
@@ -89,24 +97,28 @@ void tile_product(T alpha, MatrixView<const T> a, const Panel<T>& b, T beta, T* 
   } else {
     multiply_tile<Rows, Vectors, T>(b.depth, {a.data, 1, a.column_stride}, b.data, b.stride, tile);
   }
+  const auto for_each_vector = [&](auto&& f) {
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+    for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) {
-      T* const to = c + r * ldc + v * kLanes<T>;
-      const Index lanes = std::min(kLanes<T>, b.columns - v * kLanes<T>);
-      Vector<T> result = alpha * tile[r][v];
-      if (beta != T{0}) result = xsimd::fma(Vector<T>(beta), load_first(to, lanes), result);
-      store_first(to, result, lanes);
+      for (int v = 0; v < Vectors; ++v) f(tile[r][v], r, v * kLanes<T>, std::min(kLanes<T>, b.columns - v * kLanes<T>));
     }
+  };
+  for_each_vector([&](Vector<T>& sum, Index, Index, Index) { sum *= alpha; });
+  if (addend.beta != T{0}) {
+    for_each_vector([&](Vector<T>& sum, Index r, Index j, Index lanes) {
+      sum = xsimd::fma(Vector<T>(addend.beta), load_first(addend.data + r * addend.stride + j, lanes), sum);
+    });
   }
+  for_each_vector(
+      [&](const Vector<T>& sum, Index r, Index j, Index lanes) { store_first(c + r * ldc + j, sum, lanes); });
 }
 
 // The tile of `rows` rows, a number known only at run time.
 template <int Vectors, class T>
-void tile_product_of(Index rows, T alpha, MatrixView<const T> a, const Panel<T>& b, T beta, T* c, Index ldc) {
+void tile_product_of(Index rows, T alpha, MatrixView<const T> a, const Panel<T>& b, Addend<T> addend, T* c, Index ldc) {
   [&]<int... Row>(std::integer_sequence<int, Row...>) {
-    ((rows == Row + 1 ? tile_product<Row + 1, Vectors, T>(alpha, a, b, beta, c, ldc) : void()), ...);
+    ((rows == Row + 1 ? tile_product<Row + 1, Vectors>(alpha, a, b, addend, c, ldc) : void()), ...);
   }
   (std::make_integer_sequence<int, kTileRows>{});
 }
@@ -134,15 +146,17 @@ void panel_product(const Product<T>& product, Index begin, Index end, Index colu
     } else {
       pack_columns(b, panel.depth, columns, panel.stride, packed);
     }
-    const T beta = p == 0 ? product.beta : T{1};
+    // The first panel adds the addend, the next ones add to what it left.
+    const Addend<T> all = p == 0 ? product.addend : Addend<T>{T{1}, product.c, product.ldc};
     for (Index row = begin; row < end; row += tile_rows) {
       const Index rows = std::min(tile_rows, end - row);
       const auto a = product.a.from(row, p);
+      const Addend<T> addend{all.beta, all.data + row * all.stride + column, all.stride};
       T* const c = product.c + row * product.ldc + column;
       if (vectors == 1) {
-        tile_product_of<1, T>(rows, product.alpha, a, panel, beta, c, product.ldc);
+        tile_product_of<1>(rows, product.alpha, a, panel, addend, c, product.ldc);
       } else {
-        tile_product_of<kPanelVectors, T>(rows, product.alpha, a, panel, beta, c, product.ldc);
+        tile_product_of<kPanelVectors>(rows, product.alpha, a, panel, addend, c, product.ldc);
       }
     }
   }
@@ -197,30 +211,36 @@ void large_gemm(bool transpose_a, bool transpose_b, const Product<T>& p, Index l
   const bool by_rows = p.m >= p.n;
   parallel_for(by_rows ? p.m : p.n, kLargeChunk, [&](Index begin, Index end) {
     if (by_rows) {
-      blas::gemm(transpose_a, transpose_b, end - begin, p.n, p.k, p.alpha, p.a.at(begin, 0), lda, p.b.data, ldb, p.beta,
-                 p.c + begin * p.ldc, p.ldc);
+      blas::gemm(transpose_a, transpose_b, end - begin, p.n, p.k, p.alpha, p.a.at(begin, 0), lda, p.b.data, ldb,
+                 p.addend.beta, p.c + begin * p.ldc, p.ldc);
     } else {
-      blas::gemm(transpose_a, transpose_b, p.m, end - begin, p.k, p.alpha, p.a.data, lda, p.b.at(0, begin), ldb, p.beta,
-                 p.c + begin, p.ldc);
+      blas::gemm(transpose_a, transpose_b, p.m, end - begin, p.k, p.alpha, p.a.data, lda, p.b.at(0, begin), ldb,
+                 p.addend.beta, p.c + begin, p.ldc);
     }
   });
 }
 
-// c is a row or a column. OpenBLAS would let beta = 0 keep NaN on some processors, so c is cleared here.
+// c is a row or a column.
 template <class T>
 void vector_product(bool transpose_a, bool transpose_b, const Product<T>& p, Index lda, Index ldb) {
-  const bool is_row = p.m == 1;
-  const Index stride = is_row ? 1 : p.ldc;
-  if (p.beta == T{0}) {
-    for (Index i = 0; i < p.m * p.n; ++i) p.c[i * stride] = T{0};
-  }
-  if (is_row) {  // c^T = op(b)^T a^T
+  if (p.m == 1) {  // c^T = op(b)^T a^T
     blas::gemv(!transpose_b, transpose_b ? p.n : p.k, transpose_b ? p.k : p.n, p.alpha, p.b.data, ldb, p.a.data,
-               p.a.column_stride, p.beta, p.c, stride);
+               p.a.column_stride, p.addend.beta, p.c, Index{1});
   } else {
     blas::gemv(transpose_a, transpose_a ? p.k : p.m, transpose_a ? p.m : p.k, p.alpha, p.a.data, lda, p.b.data,
-               p.b.row_stride, p.beta, p.c, stride);
+               p.b.row_stride, p.addend.beta, p.c, p.ldc);
   }
+}
+
+// c = beta addend, so that what follows has only to add to c.
+template <class T>
+void start_with_addend(Product<T>& p) {
+  for (Index i = 0; i < p.m; ++i) {
+    T* const row = p.c + i * p.ldc;
+    const T* const addend = p.addend.data + i * p.addend.stride;
+    for (Index j = 0; j < p.n; ++j) row[j] = p.addend.beta == T{0} ? T{0} : p.addend.beta * addend[j];
+  }
+  p.addend = {T{1}, p.c, p.ldc};
 }
 
 template <class T>
@@ -228,13 +248,18 @@ MatrixView<const T> view(bool transpose, const T* data, Index ld) {
   return transpose ? MatrixView<const T>{data, 1, ld} : MatrixView<const T>{data, ld, 1};
 }
 
-// c = beta c: what is left of a product over nothing.
 template <class T>
-void scale(const Product<T>& product) {
-  for (Index i = 0; i < product.m; ++i) {
-    T* const row = product.c + i * product.ldc;
-    for (Index j = 0; j < product.n; ++j) row[j] = product.beta == T{0} ? T{0} : product.beta * row[j];
-  }
+void multiply(bool transpose_a, bool transpose_b, Product<T>& p, Index lda, Index ldb) {
+  if (p.m == 0 || p.n == 0) return;
+  if (p.k == 0) return start_with_addend(p);
+  // OpenBLAS skips a product that alpha = 0 multiplies.
+  const bool blas_can = p.alpha != T{0} && fit_in_32_bits(p.m, p.n, p.k, lda, ldb, p.ldc);
+  const bool is_vector = p.m == 1 || p.n == 1;
+  if (!blas_can || (!is_vector && p.m * p.n * p.k < kLargeWork)) return tiled_gemm(p);
+  // Where beta is 0, its kernels for some processors keep NaN, so that c is cleared here.
+  if (p.addend.data != p.c || p.addend.beta == T{0}) start_with_addend(p);
+  if (is_vector) return vector_product(transpose_a, transpose_b, p, lda, ldb);
+  large_gemm(transpose_a, transpose_b, p, lda, ldb);
 }
 
 }  // namespace
@@ -242,19 +267,24 @@ void scale(const Product<T>& product) {
 template <class T>
 void gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, T alpha, const T* a, Index lda, const T* b,
           Index ldb, T beta, T* c, Index ldc) {
-  const Product<T> product{m, n, k, alpha, view(transpose_a, a, lda), view(transpose_b, b, ldb), beta, c, ldc};
-  if (m == 0 || n == 0) return;
-  if (k == 0) return scale(product);
-  // OpenBLAS skips a product that alpha = 0 multiplies.
-  const bool blas_can = alpha != T{0} && fit_in_32_bits(m, n, k, lda, ldb, ldc);
-  if (blas_can && (m == 1 || n == 1)) return vector_product(transpose_a, transpose_b, product, lda, ldb);
-  if (blas_can && m * n * k >= kLargeWork) return large_gemm(transpose_a, transpose_b, product, lda, ldb);
-  tiled_gemm(product);
+  Product<T> product{m, n, k, alpha, view(transpose_a, a, lda), view(transpose_b, b, ldb), {beta, c, ldc}, c, ldc};
+  multiply(transpose_a, transpose_b, product, lda, ldb);
+}
+
+template <class T>
+void gemm_with_bias(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const T* a, Index lda, const T* b,
+                    Index ldb, const T* bias, T* c, Index ldc) {
+  Product<T> product{m, n, k, T{1}, view(transpose_a, a, lda), view(transpose_b, b, ldb), {T{1}, bias, 0}, c, ldc};
+  multiply(transpose_a, transpose_b, product, lda, ldb);
 }
 
 template void gemm(bool, bool, Index, Index, Index, float, const float*, Index, const float*, Index, float, float*,
                    Index);
 template void gemm(bool, bool, Index, Index, Index, double, const double*, Index, const double*, Index, double, double*,
                    Index);
+template void gemm_with_bias(bool, bool, Index, Index, Index, const float*, Index, const float*, Index, const float*,
+                             float*, Index);
+template void gemm_with_bias(bool, bool, Index, Index, Index, const double*, Index, const double*, Index, const double*,
+                             double*, Index);
 
 }  // namespace jnorm

@@ -13,4 +13,9 @@ template <class T>
 void gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, T alpha, const T* a, Index lda, const T* b,
           Index ldb, T beta, T* c, Index ldc);
 
+// c[m, n] = op(a) op(b) with bias[n] added to every row; otherwise like gemm.
+template <class T>
+void gemm_with_bias(bool transpose_a, bool transpose_b, Index m, Index n, Index k, const T* a, Index lda, const T* b,
+                    Index ldb, const T* bias, T* c, Index ldc);
+
 }  // namespace jnorm
