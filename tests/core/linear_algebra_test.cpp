@@ -63,9 +63,9 @@ TEST_CASE("singular_values: of [[3, 0], [4, 5]] are 3 sqrt 5 and sqrt 5, wide or
 }
 
 TEST_CASE("singular_values: 1x1 is the magnitude, in its own dtype") {
-  CHECK(singular_values(tensor({{-4}}, DType::float64)).item() == 4);
-  CHECK(singular_values(tensor({{-4}}, DType::float32)).dtype() == DType::float32);
-  CHECK(singular_values(tensor({{0}}, DType::float64)).item() == 0);
+  CHECK(singular_values(full({1, 1}, -4, DType::float64)).item() == 4);
+  CHECK(singular_values(full({1, 1}, -4, DType::float32)).dtype() == DType::float32);
+  CHECK(singular_values(full({1, 1}, 0, DType::float64)).item() == 0);
 }
 
 TEST_CASE("singular_values: the argument stays as it was") {
