@@ -26,7 +26,7 @@ struct TransformerConfig {
   NormKind norm = NormKind::layer;
   double eps = kNormEps;
   Activation activation = Activation::relu;
-  std::optional<bool> final_norm;  // unset: what the placement says
+  std::optional<bool> final_norm = std::nullopt;  // unset: what the placement says
   Initialization initialization = Initialization::xavier;
   DType dtype = DType::float32;  // of the parameters and all arithmetic
 

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <jnorm/layers/probe.hpp>
+
+// What `jnorm demo` found, and the page that shows it.
+
+// One placement's training run, measured before and after.
+struct PlacementRun {
+  jnorm::Placement placement;
+  std::vector<double> steps;  // of the training losses
+  std::vector<double> losses;
+  std::vector<double> evaluation_steps;
+  std::vector<double> validation_losses;
+  jnorm::ProbeReport before;
+  jnorm::ProbeReport after;
+};
+
+struct DemoResult {
+  std::vector<PlacementRun> runs;
+  std::vector<std::pair<std::string, std::string>> recipe;  // what both runs share, in words: "layers", "12"
+  std::string command;                                      // that makes the page again
+};
+
+// One HTML page that refers to nothing outside itself. All numbers come from the result.
+std::string render_report(const DemoResult& result);

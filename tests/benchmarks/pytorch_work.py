@@ -1,0 +1,127 @@
+"""The benchmarks' work in eager PyTorch, named as in jnorm_benchmarks. Prints one JSON object: seconds by name."""
+
+import json
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        n = self.norm1(x)
+
+        def split(y):
+            return y.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+
+        y = F.scaled_dot_product_attention(split(self.query(n)), split(self.key(n)), split(self.value(n)), is_causal=True)
+        x = x + self.output(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.relu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self, context, width, layers):
+        super().__init__()
+        self.tokens = nn.Embedding(256, width)
+        self.positions = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, width // 16) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 256, bias=False)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def training_step(batch, context, width, layers):
+    model = Model(context, width, layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(256, (batch, context))
+    targets = torch.randint(256, (batch, context))
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(model(tokens).view(-1, 256), targets.view(-1))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def layer_norm_both_ways(rows, width):
+    x = torch.randn(rows, width, requires_grad=True)
+    gamma = torch.ones(width, requires_grad=True)
+    beta = torch.zeros(width, requires_grad=True)
+    dy = torch.randn(rows, width)
+
+    def step():
+        x.grad = gamma.grad = beta.grad = None
+        F.layer_norm(x, (width,), gamma, beta).backward(dy)
+
+    return step
+
+
+def multiplication_chain(length):
+    one = torch.ones(4)
+
+    def step():
+        x = one.clone().requires_grad_()
+        y = x
+        for _ in range(length):
+            y = y * x
+        y.sum().backward()
+
+    return step
+
+
+def seconds(step):
+    """The median of repeated runs, each of at least 20 ms."""
+    step()
+    step()
+    begin = time.perf_counter()
+    step()
+    once = time.perf_counter() - begin
+    count = max(1, int(0.02 / max(once, 1e-7)))
+    times = []
+    while len(times) < 5 or (len(times) < 50 and sum(times) * count < 0.5):
+        begin = time.perf_counter()
+        for _ in range(count):
+            step()
+        times.append((time.perf_counter() - begin) / count)
+    return sorted(times)[len(times) // 2]
+
+
+def main():
+    work = {"training_step": training_step, "layer_norm_both_ways": layer_norm_both_ways,
+            "multiplication_chain": multiplication_chain}
+    results = {}
+    for name in sys.argv[1:]:
+        function, *arguments = name.split("/")
+        *sizes, threads = map(int, arguments)
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        results[name] = seconds(work[function](*sizes))
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
