@@ -44,7 +44,7 @@ struct OpenBlasSetup {
 
 // In the unit that every product goes through, so that a static link can't lose it; before other static objects, which
 // might start threads.
-__attribute__((init_priority(101))) const OpenBlasSetup openblas_setup;
+__attribute__((init_priority(101))) OpenBlasSetup openblas_setup;
 
 CBLAS_TRANSPOSE operation(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
 

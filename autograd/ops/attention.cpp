@@ -62,7 +62,7 @@ struct CausalAttention : Fused<CausalAttention> {
   Index heads;
   explicit CausalAttention(Index count) : heads(count) {}
 
-  double scale(const Tensor& q) const { return 1.0 / std::sqrt(static_cast<double>(q.dim(-1) / heads)); }
+  double scale(const Tensor& q) const { return std::sqrt(static_cast<double>(heads) / static_cast<double>(q.dim(-1))); }
 
   void vjp(Pullback& back) const override {
     const Destination dq = back.into(0);

@@ -142,7 +142,7 @@ void rms_norm_dx_row(const T* dy, const RmsNormRow<T>& row, const T* gamma, Inde
 template <class T>
 Tensor or_constant(const Tensor& parameter, Index length, T value) {
   if (parameter.defined()) return parameter;
-  const Tensor row = Tensor::uninitialized({length}, dtype_of<T>);
+  Tensor row = Tensor::uninitialized({length}, dtype_of<T>);
   std::fill_n(row.output_data<T>(), length, value);
   return row;
 }

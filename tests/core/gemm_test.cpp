@@ -131,7 +131,7 @@ TEST_CASE_TEMPLATE("gemm: large and lopsided shapes are within rounding", T, flo
 TEST_CASE_TEMPLATE("gemm: beta = 0 ignores what c holds", T, float, double) {
   for (const Index m : {1, 5, 1024}) {
     for (const Index n : {1, 3, 1024}) {
-      const Index k = m * n == 1024 * 1024 ? 512 : 4;
+      const Index k = m * n == Index{1024} * 1024 ? 512 : 4;
       Case<T> problem{false, false, m, n, k};
       const std::vector<T> right = problem.run();
       for (T& value : problem.c) value = static_cast<T>(kNaN);
@@ -143,7 +143,7 @@ TEST_CASE_TEMPLATE("gemm: beta = 0 ignores what c holds", T, float, double) {
 TEST_CASE_TEMPLATE("gemm: NaN in an operand comes through, whatever multiplies it", T, float, double) {
   for (const Index m : {1, 5, 1024}) {
     for (const Index n : {1, 3, 1024}) {
-      const Index k = m * n == 1024 * 1024 ? 512 : 4;
+      const Index k = m * n == Index{1024} * 1024 ? 512 : 4;
       for (const T alpha : {T(1), T(0)}) {
         Case<T> problem{false, true, m, n, k, alpha};
         problem.a.back() = static_cast<T>(kNaN);
