@@ -20,9 +20,10 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
+// Rounded up to the alignment, as the system's aligned_alloc demands.
 constexpr std::size_t class_bytes(std::uint32_t size_class) {
   const std::size_t base = std::size_t{1} << (kSmallestLog + size_class / 4);
-  return base + base / 4 * (size_class % 4);
+  return (base + base / 4 * (size_class % 4) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 constexpr std::uint32_t class_of(std::size_t bytes) {
