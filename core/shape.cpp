@@ -15,13 +15,11 @@ Shape::Shape(std::span<const Index> sizes) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     expect(sizes[i] >= 0, "shape: sizes must not be negative, but axis {} has {}", i, sizes[i]);
     sizes_[i] = sizes[i];
+    // Also beside an axis of 0, so that strides and the sizes of slices never overflow.
+    if (sizes[i] != 0) size_ = checked_product(size_, sizes[i]);
     empty = empty || sizes[i] == 0;
   }
-  if (empty) {
-    size_ = 0;
-    return;
-  }
-  for (const Index size : sizes) size_ = checked_product(size_, size);
+  if (empty) size_ = 0;
 }
 
 Shape Shape::with_leading(Index size) const {

@@ -18,7 +18,8 @@ class Shape {
 
   Shape() = default;
 
-  // Throws Error(argument) if there are more than kMaxRank axes, a size is negative, or the product overflows 64 bits.
+  // Throws Error(argument) if there are more than kMaxRank axes, a size is negative, or the product of the sizes that
+  // aren't 0 overflows 64 bits.
   Shape(std::initializer_list<Index> sizes);
   explicit Shape(std::span<const Index> sizes);
 
