@@ -4,6 +4,7 @@
 // of fmt.
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,6 +38,12 @@ struct fmt::formatter<jnorm::SourceLine> : fmt::formatter<std::string> {
 };
 
 namespace jnorm {
+
+// Text that came from outside, for a message of one line: in quotes, escaped, and cut if it is long.
+inline std::string in_quotes(std::string_view text) {
+  constexpr std::size_t longest = 100;
+  return fmt::format("{:?}{}", text.substr(0, longest), text.size() > longest ? "..." : "");
+}
 
 template <class... Arguments>
 [[noreturn]] void fail(ErrorKind kind, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
