@@ -95,7 +95,7 @@ void sum(const Tensor& x, std::uint32_t kept, const Tensor& y) {
 }
 
 void permute(const Tensor& x, const int* axes, const Tensor& y) {
-  dispatch_wide("permute", x.dtype(), [&](auto tag) {
+  dispatch_any("permute", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Sizes own = row_major_strides(x.shape());
     Sizes strides{};
