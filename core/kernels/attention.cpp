@@ -1,27 +1,28 @@
 // Causal attention, one head of one sequence after the other. With S = q k^T / sqrt(D) on and below the diagonal:
 //
 //   [ATT.1]  P = softmax of S's rows        y = P v
-//   [ATT.2]  dv = P^T dy     dP = dy v^T     dS = P * (dP - rowsum(P * dP)), where rowsum(P * dP) = rowsum(dy * y)
+//   [ATT.2]  dv = P^T dy     dP = dy v^T     dS = P * (dP - rowsum(P * dP))
 //   [ATT.3]  dq = dS k / sqrt(D)             dk = dS^T q / sqrt(D)
 //
-// A head is a slice of D columns of [B, T, H], read where it lies. Its rows are taken in blocks, so that most of what
-// is above the diagonal is never computed.
+// A head is a slice of D columns of [B, T, H], read where it lies. Its queries are taken in blocks, so that most of
+// what is above the diagonal is never computed. S, P, dP and dS are held transposed, one row a key: then the lanes of a
+// vector are neighbouring queries, and a softmax is the same few instructions for all of them.
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <jnorm/core/gemm.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
-#include <jnorm/core/kernels/rows.hpp>
+#include <jnorm/core/parallel.hpp>
+#include <jnorm/core/simd.hpp>
 
 namespace jnorm::cpu {
 
 namespace {
 
-constexpr Index kBlockRows = 64;
-// Chunks of heads, each with scratch memory of its own.
-constexpr Index kChunks = 64;
-// Multiplications that are worth waking a thread for.
+constexpr Index kBlockQueries = 64;
+// Multiplications that are worth waking a thread for: a few microseconds.
 constexpr Index kChunkWork = Index{1} << 18;
 
 struct Sizes {
@@ -33,42 +34,46 @@ struct Sizes {
   Index elements() const { return batches * length * width; }
   // Where the slice of one of all heads begins.
   Index offset(Index head) const { return head / heads * length * width + head % heads * columns(); }
-  template <class T>
-  T scale() const {
-    return T(1) / std::sqrt(static_cast<T>(columns()));
-  }
-  // Heads in a chunk, for `products` products of the size of q k^T in each.
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(columns())); }
+  // Heads in a chunk, for `products` products of the size of q k^T in each. A chunk has scratch memory of its own,
+  // which stays in the cache from head to head; hence one chunk a thread. No head's result depends on the others in its
+  // chunk.
   Index grain(Index products) const {
     const Index work = products * length * length * columns();
-    return std::max((all_heads() + kChunks - 1) / kChunks, kChunkWork / std::max<Index>(1, work) + 1);
+    return std::max((all_heads() + thread_count() - 1) / thread_count(), kChunkWork / std::max<Index>(1, work) + 1);
   }
 };
 
-// Rows [first, end) of the [T, T] matrices of a head, of which the columns [0, end) are not above the diagonal.
+// The queries [first, end) of a head. They see the keys [0, end), the earlier ones not all of them.
 struct Block {
   Index first, end;
-  Index rows() const { return end - first; }
-  Index length(Index row) const { return first + row + 1; }  // columns of a row that are not above the diagonal
+  Index queries() const { return end - first; }
 };
 
-// The matrices of one block, for every chunk of heads.
+// A matrix [keys, queries] of one block; its rows are whole vectors of queries.
+template <class T>
+struct BlockMatrix {
+  static constexpr Index kStride = kBlockQueries;
+  T* data;
+  T* at(Index key, Index query) const { return data + key * kStride + query; }
+};
+
+// Memory for the matrices of one block, for every chunk of heads.
 template <class T>
 class Scratch {
  public:
   Scratch(const Sizes& sizes, Index matrices, Index grain)
       : grain_(grain),
-        stride_((sizes.length + kLanes<T> - 1) / kLanes<T> * kLanes<T>),
-        matrix_(std::min(kBlockRows, sizes.length) * stride_),
-        chunk_(matrices * matrix_),
-        memory_(Tensor::uninitialized({(sizes.all_heads() + grain - 1) / grain, chunk_}, dtype_of<T>)) {}
+        size_(sizes.length * BlockMatrix<T>::kStride),
+        matrices_(matrices),
+        memory_(Tensor::uninitialized({(sizes.all_heads() + grain - 1) / grain, matrices, size_}, dtype_of<T>)) {}
 
-  T* matrix(Index first_head, Index number) const {
-    return memory_.template output_data<T>() + first_head / grain_ * chunk_ + number * matrix_;
+  BlockMatrix<T> matrix(Index first_head, Index number) const {
+    return {memory_.template output_data<T>() + (first_head / grain_ * matrices_ + number) * size_};
   }
-  Index stride() const { return stride_; }
 
  private:
-  Index grain_, stride_, matrix_, chunk_;
+  Index grain_, size_, matrices_;
   Tensor memory_;
 };
 
@@ -78,66 +83,110 @@ bool all_finite(const Tensor& x) {
   return first < 0;
 }
 
-// c = alpha p b + beta c, or p^T b, for the rows p [block.rows, block.end] of a matrix that is 0 above the diagonal.
-// A product would multiply these zeros by b's later rows; if that has a NaN, it must not reach the earlier rows of c.
+// The value for queries that see the key, `other` for those that don't: of a vector of queries, the first `ahead` ones.
 template <class T>
-void causal_product(const Block& block, bool transpose, Index columns, T alpha, const T* p, Index stride, const T* b,
-                    Index width, bool b_is_finite, T beta, T* c) {
-  if (b_is_finite) {
-    const Index m = transpose ? block.end : block.rows(), k = transpose ? block.rows() : block.end;
-    return gemm(transpose, false, m, columns, k, alpha, p, stride, b, width, beta, c, width);
+Vector<T> where_seen(Index ahead, Vector<T> value, T other) {
+  if (ahead <= 0) return value;
+  alignas(64) T lanes[kLanes<T>];
+  std::iota(lanes, lanes + kLanes<T>, T(0));
+  return xsimd::select(Vector<T>::load_aligned(lanes) >= Vector<T>(static_cast<T>(ahead)), value, Vector<T>(other));
+}
+
+// Calls body(query, keys, ahead_of) for each vector of a block's queries: the number of keys that some of them see, and
+// how far key j is ahead of the first of them.
+template <class T, class Body>
+void for_each_vector(const Block& block, Body&& body) {
+  for (Index query = 0; query < block.queries(); query += kLanes<T>) {
+    const Index diagonal = block.first + query;
+    body(query, std::min(block.end, diagonal + kLanes<T>), [diagonal](Index key) { return key - diagonal; });
   }
-  gemm(false, false, transpose ? block.end : block.rows(), columns, 0, alpha, p, stride, b, width, beta, c, width);
-  for (Index i = 0; i < block.rows(); ++i) {
-    for (Index j = 0; j < block.length(i); ++j) {
-      const T weight = alpha * p[i * stride + j];
-      const T* const from = b + (transpose ? i : j) * width;
-      T* const to = c + (transpose ? j : i) * width;
-      for (Index column = 0; column < columns; ++column) to[column] += weight * from[column];
+}
+
+// The keys from `keys` on are seen by none of a vector of queries.
+template <class T>
+void clear_unseen(const Block& block, BlockMatrix<T> p, Index query, Index keys) {
+  for (Index j = keys; j < block.end; ++j) Vector<T>(T(0)).store_aligned(p.at(j, query));
+}
+
+// Scores become probabilities. lse receives logsumexp of each query's scores.
+template <class T>
+void softmax(const Block& block, BlockMatrix<T> p, T* lse) {
+  constexpr T lowest = -std::numeric_limits<T>::infinity();
+  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+    Vector<T> largest(lowest), sum(T(0));
+    for (Index j = 0; j < keys; ++j) {
+      largest = xsimd::max(largest, where_seen(ahead_of(j), Vector<T>::load_aligned(p.at(j, query)), lowest));
+    }
+    for (Index j = 0; j < keys; ++j) {
+      const Vector<T> score = Vector<T>::load_aligned(p.at(j, query));
+      const Vector<T> weight = where_seen(ahead_of(j), xsimd::exp(score - largest), T(0));
+      weight.store_aligned(p.at(j, query));
+      sum += weight;
+    }
+    const Vector<T> scale = T(1) / sum;
+    for (Index j = 0; j < keys; ++j) (Vector<T>::load_aligned(p.at(j, query)) * scale).store_aligned(p.at(j, query));
+    clear_unseen(block, p, query, keys);
+    store_first(lse + query, largest + xsimd::log(sum), std::min(kLanes<T>, block.queries() - query));
+  });
+}
+
+// Scores become probabilities, by the logsumexp that softmax left.
+template <class T>
+void probabilities(const Block& block, BlockMatrix<T> p, const T* lse) {
+  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+    const Vector<T> log_sum = load_first(lse + query, std::min(kLanes<T>, block.queries() - query));
+    for (Index j = 0; j < keys; ++j) {
+      const Vector<T> score = Vector<T>::load_aligned(p.at(j, query));
+      where_seen(ahead_of(j), xsimd::exp(score - log_sum), T(0)).store_aligned(p.at(j, query));
+    }
+    clear_unseen(block, p, query, keys);
+  });
+}
+
+// dP becomes dS = P * (dP - rowsum(P * dP)).
+template <class T>
+void softmax_vjp(const Block& block, BlockMatrix<T> p, BlockMatrix<T> ds) {
+  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+    const auto p_at = [&](Index j) { return Vector<T>::load_aligned(p.at(j, query)); };
+    const auto dp_at = [&](Index j) { return Vector<T>::load_aligned(ds.at(j, query)); };
+    Vector<T> mean(T(0));
+    for (Index j = 0; j < keys; ++j) mean = xsimd::fma(p_at(j), where_seen(ahead_of(j), dp_at(j), T(0)), mean);
+    for (Index j = 0; j < keys; ++j) {
+      where_seen(ahead_of(j), p_at(j) * (dp_at(j) - mean), T(0)).store_aligned(ds.at(j, query));
+    }
+    clear_unseen(block, ds, query, keys);
+  });
+}
+
+enum class Sum { over_keys, over_queries };
+
+// c = alpha p^T b + beta c, [queries, D], or c = alpha p b + beta c, [keys, D]. p is 0 for keys ahead of their queries.
+// A product would multiply these zeros by b's rows too; if b has a NaN, it must not reach the earlier rows of c that
+// way.
+template <class T>
+void causal_product(const Sizes& sizes, const Block& block, Sum sum, T alpha, BlockMatrix<T> p, const T* b,
+                    bool b_is_finite, T beta, T* c) {
+  const bool over_keys = sum == Sum::over_keys;
+  const Index m = over_keys ? block.queries() : block.end, k = over_keys ? block.end : block.queries();
+  gemm(over_keys, false, m, sizes.columns(), b_is_finite ? k : 0, alpha, p.data, p.kStride, b, sizes.width, beta, c,
+       sizes.width);
+  if (b_is_finite) return;
+  for (Index i = 0; i < block.queries(); ++i) {
+    for (Index j = 0; j <= block.first + i; ++j) {
+      const T weight = alpha * *p.at(j, i);
+      const T* const from = b + (over_keys ? j : i) * sizes.width;
+      T* const to = c + (over_keys ? i : j) * sizes.width;
+      for (Index column = 0; column < sizes.columns(); ++column) to[column] += weight * from[column];
     }
   }
 }
 
-// The row's first `length` elements become softmax, those up to `end` 0. Returns logsumexp.
+// scores[keys, queries] = alpha keys queries^T, where the queries are those of the block.
 template <class T>
-T softmax_row(T* row, Index length, Index end) {
-  constexpr T lowest = -std::numeric_limits<T>::infinity();
-  const Index padded = (length + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-  std::fill(row + length, row + padded, lowest);
-  const T largest = row_max(row, padded);
-  const T sum = row_sums<1, T>(padded, [&](auto at) {
-    const Batch<T> weight = xsimd::exp(at.load(row) - largest);
-    at.store(row, weight);
-    return Batches<T, 1>{weight};
-  })[0];
-  for_each_batch<T>(0, padded, [&](auto at) { at.store(row, at.load(row) * (T(1) / sum)); });
-  std::fill(row + length, row + std::max(end, padded), T(0));
-  return largest + std::log(sum);
-}
-
-// The same from a known logsumexp.
-template <class T>
-void probabilities_row(T* row, Index length, Index end, T lse) {
-  const Index padded = (length + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-  std::fill(row + length, row + padded, lse);
-  for_each_batch<T>(0, padded, [&](auto at) { at.store(row, xsimd::exp(at.load(row) - lse)); });
-  std::fill(row + length, row + std::max(end, padded), T(0));
-}
-
-// The tensors of one head, at its first element.
-template <class T>
-struct Head {
-  const T *q, *k, *v;
-
-  Head(const Tensor& q_all, const Tensor& k_all, const Tensor& v_all, Index offset)
-      : q(q_all.data<T>() + offset), k(k_all.data<T>() + offset), v(v_all.data<T>() + offset) {}
-};
-
-// scores[block.rows, block.end] = x y^T, where x's rows are those of the block.
-template <class T>
-void block_product(const Sizes& sizes, const Block& block, T alpha, const T* x, const T* y, T* scores, Index stride) {
-  gemm(false, true, block.rows(), block.end, sizes.columns(), alpha, x + block.first * sizes.width, sizes.width, y,
-       sizes.width, T(0), scores, stride);
+void block_product(const Sizes& sizes, const Block& block, T alpha, const T* keys, const T* queries,
+                   BlockMatrix<T> scores) {
+  gemm(false, true, block.end, block.queries(), sizes.columns(), alpha, keys, sizes.width, queries, sizes.width, T(0),
+       scores.data, scores.kStride);
 }
 
 }  // namespace
@@ -149,93 +198,71 @@ void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, Index h
   const bool v_is_finite = all_finite(v);
   dispatch_wide("causal_attention", q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const T scale = static_cast<T>(sizes.scale());
     const Index grain = sizes.grain(2);
     const Scratch<T> scratch(sizes, 1, grain);
-    const Index stride = scratch.stride();
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
-      T* const p = scratch.matrix(begin, 0);
-      for (Index number = begin; number < end; ++number) {
-        const Head<T> head(q, k, v, sizes.offset(number));
-        T* const head_y = y.output_data<T>() + sizes.offset(number);
-        T* const head_lse = lse.output_data<T>() + number * sizes.length;
-        for (Index first = 0; first < sizes.length; first += kBlockRows) {
-          const Block block{first, std::min(first + kBlockRows, sizes.length)};
-          block_product(sizes, block, sizes.scale<T>(), head.q, head.k, p, stride);
-          for (Index row = 0; row < block.rows(); ++row) {
-            head_lse[first + row] = softmax_row(p + row * stride, block.length(row), block.end);
-          }
-          causal_product(block, false, sizes.columns(), T(1), p, stride, head.v, sizes.width, v_is_finite, T(0),
-                         head_y + first * sizes.width);  // [ATT.1]
+      const BlockMatrix<T> p = scratch.matrix(begin, 0);
+      for (Index head = begin; head < end; ++head) {
+        const Index offset = sizes.offset(head);
+        for (Index first = 0; first < sizes.length; first += kBlockQueries) {
+          const Block block{first, std::min(first + kBlockQueries, sizes.length)};
+          const Index from = offset + first * sizes.width;
+          block_product(sizes, block, scale, k.data<T>() + offset, q.data<T>() + from, p);
+          softmax(block, p, lse.output_data<T>() + head * sizes.length + first);
+          causal_product(sizes, block, Sum::over_keys, T(1), p, v.data<T>() + offset, v_is_finite, T(0),
+                         y.output_data<T>() + from);  // [ATT.1]
         }
       }
     });
   });
 }
 
-void causal_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
+void causal_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& /*y*/,
                                const Tensor& lse, Index heads, const Destination& dq, const Destination& dk,
                                const Destination& dv) {
   const Sizes sizes(q, heads);
   if (sizes.elements() == 0) return;
-  const Index copies = copies_of(q, dy);
+  const Index copies = dy.size() / sizes.elements();
   const bool q_is_finite = all_finite(q), k_is_finite = all_finite(k), dy_is_finite = all_finite(dy);
   dispatch_wide("causal_attention_backward", q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const T scale = static_cast<T>(sizes.scale());
     const Index grain = sizes.grain(1 + 4 * copies);
     const Scratch<T> scratch(sizes, 2, grain);
-    const Index stride = scratch.stride();
-    const T scale = sizes.scale<T>();
 
-    // What one copy of dy adds to the gradients through the rows of one block. Blocks come last rows first, so that the
-    // first one reaches every row of dk and dv and can overwrite them.
-    const auto pull_block = [&](const Block& block, Index copy, Index number, const T* p, T* ds) {
-      const Index offset = sizes.offset(number), first = block.first * sizes.width;
-      const Index copy_offset = copy * sizes.elements() + offset;
-      const bool is_first = block.end == sizes.length;
-      const Head<T> head(q, k, v, offset);
-      const T* const head_dy = dy.data<T>() + copy_offset;
-      const T* const head_y = y.data<T>() + offset;
-      const auto beta = [&](const Destination& d) { return d.add || !is_first ? T(1) : T(0); };
+    // What one copy of dy gives through the queries of one block of the head at `offset`.
+    const auto pull_block = [&](const Block& block, Index copy, Index offset, BlockMatrix<T> p, BlockMatrix<T> ds) {
+      const Index first = block.first * sizes.width, copy_offset = copy * sizes.elements() + offset;
+      const T* const dy_block = dy.data<T>() + copy_offset + first;
+      // The last block comes first: it reaches all keys, and the others add to what it left.
+      const auto beta = [&](const Destination& d) { return d.add || block.end < sizes.length ? T(1) : T(0); };
       if (dv.wanted()) {
-        causal_product(block, true, sizes.columns(), T(1), p, stride, head_dy + first, sizes.width, dy_is_finite,
-                       beta(dv), dv.tensor.output_data<T>() + copy_offset);  // [ATT.2]
+        causal_product(sizes, block, Sum::over_queries, T(1), p, dy_block, dy_is_finite, beta(dv),
+                       dv.tensor.output_data<T>() + copy_offset);  // [ATT.2]
       }
       if (!dq.wanted() && !dk.wanted()) return;
-      block_product(sizes, block, T(1), head_dy, head.v, ds, stride);
-      for (Index row = 0; row < block.rows(); ++row) {
-        const T* const dy_row = head_dy + first + row * sizes.width;
-        const T* const y_row = head_y + first + row * sizes.width;
-        const T mean = row_sums<1, T>(sizes.columns(),
-                                      [&](auto at) { return Batches<T, 1>{at.load(dy_row) * at.load(y_row)}; })[0];
-        const T* const p_row = p + row * stride;
-        T* const ds_row = ds + row * stride;
-        const Index padded = (block.length(row) + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-        for_each_batch<T>(0, padded, [&](auto at) { at.store(ds_row, at.load(p_row) * (at.load(ds_row) - mean)); });
-        std::fill(ds_row + block.length(row), ds_row + std::max(block.end, padded), T(0));
-      }
+      block_product(sizes, block, T(1), v.data<T>() + offset, dy_block, ds);
+      softmax_vjp(block, p, ds);
       if (dq.wanted()) {
-        causal_product(block, false, sizes.columns(), scale, ds, stride, head.k, sizes.width, k_is_finite,
-                       dq.add ? T(1) : T(0), dq.tensor.output_data<T>() + copy_offset + first);  // [ATT.3]
+        causal_product(sizes, block, Sum::over_keys, scale, ds, k.data<T>() + offset, k_is_finite, dq.add ? T(1) : T(0),
+                       dq.tensor.output_data<T>() + copy_offset + first);  // [ATT.3]
       }
       if (dk.wanted()) {
-        causal_product(block, true, sizes.columns(), scale, ds, stride, head.q + first, sizes.width, q_is_finite,
-                       beta(dk), dk.tensor.output_data<T>() + copy_offset);  // [ATT.3]
+        causal_product(sizes, block, Sum::over_queries, scale, ds, q.data<T>() + offset + first, q_is_finite, beta(dk),
+                       dk.tensor.output_data<T>() + copy_offset);  // [ATT.3]
       }
     };
 
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
-      T* const p = scratch.matrix(begin, 0);
-      T* const ds = scratch.matrix(begin, 1);
-      for (Index number = begin; number < end; ++number) {
-        const Head<T> head(q, k, v, sizes.offset(number));
-        const T* const head_lse = lse.data<T>() + number * sizes.length;
+      const BlockMatrix<T> p = scratch.matrix(begin, 0), ds = scratch.matrix(begin, 1);
+      for (Index head = begin; head < end; ++head) {
+        const Index offset = sizes.offset(head);
         for (Index last = sizes.length; last > 0;) {
-          const Block block{(last - 1) / kBlockRows * kBlockRows, last};
-          block_product(sizes, block, scale, head.q, head.k, p, stride);
-          for (Index row = 0; row < block.rows(); ++row) {
-            probabilities_row(p + row * stride, block.length(row), block.end, head_lse[block.first + row]);
-          }
-          for (Index copy = 0; copy < copies; ++copy) pull_block(block, copy, number, p, ds);
+          const Block block{(last - 1) / kBlockQueries * kBlockQueries, last};
+          block_product(sizes, block, scale, k.data<T>() + offset, q.data<T>() + offset + block.first * sizes.width, p);
+          probabilities(block, p, lse.data<T>() + head * sizes.length + block.first);
+          for (Index copy = 0; copy < copies; ++copy) pull_block(block, copy, offset, p, ds);
           last = block.first;
         }
       }
