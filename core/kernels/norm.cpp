@@ -163,13 +163,12 @@ void add_rows(Rows<T> totals, const RowTerms&... terms) {
 template <class T, std::size_t N, class RowTerms>
 void column_sums(Index rows, Index length, const std::array<Destination, N>& results, const RowTerms& row_terms) {
   if (length == 0) return;
-  constexpr Index most_parts = 64, width = static_cast<Index>(N);
-  const Index part_rows = std::max(grain_for(length), (rows + most_parts - 1) / most_parts);
+  constexpr Index part_rows = 256, width = static_cast<Index>(N);
   const Index parts = (rows + part_rows - 1) / part_rows;
   const Index copies = results[0].tensor.size() / length;
   const Tensor partial = Tensor::uninitialized({copies * parts * width, length}, dtype_of<T>);
   const Rows<T> totals = output_rows<T>(partial);
-  parallel_for(copies * parts, 1, [&](Index begin, Index end) {
+  parallel_for(copies * parts, grain_for(part_rows * length), [&](Index begin, Index end) {
     for (Index part = begin; part < end; ++part) {
       const Rows<T> own{totals[part * width], length};
       std::fill_n(own.data, width * length, T(0));
