@@ -1,0 +1,209 @@
+#include <jnorm/layers/probe.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <jnorm/autograd/linear_map.hpp>
+#include <jnorm/autograd/norm_jacobian.hpp>
+#include <jnorm/autograd/ops.hpp>
+#include <jnorm/core/expect.hpp>
+#include <jnorm/core/linear_algebra.hpp>
+#include <jnorm/core/matrix_measures.hpp>
+#include <jnorm/core/operations.hpp>
+
+namespace jnorm {
+
+namespace {
+
+std::unique_ptr<Transformer> copy_of(const Transformer& model, DType dtype) {
+  TransformerConfig config = model.config();
+  config.dtype = dtype;
+  auto copy = std::make_unique<Transformer>(config, Rng(0));
+  copy->load_state(model.state());
+  copy->set_training(false);
+  return copy;
+}
+
+const Module& child(const Module& parent, std::string_view name) {
+  const auto& children = parent.children();
+  return **std::find_if(children.begin(), children.end(), [&](const auto& each) { return each->name() == name; });
+}
+
+Tensor dense(const Var& to, const Var& from) { return jacobian(to, from).to(DType::float64); }
+
+// ||M||_F / sqrt(N): the root mean square of ||M^T u|| over unit vectors u.
+double mean_gain(const Tensor& matrix) { return norm(matrix) / std::sqrt(static_cast<double>(matrix.dim(0))); }
+
+JacobianMeasures measure(const Tensor& jacobian, const Tensor& composed) {
+  const Tensor sigma = singular_values(jacobian);
+  return {.identity_distance = identity_distance(jacobian),
+          .sigma_max = sigma.at({0}),
+          .sigma_min = sigma.at({sigma.size() - 1}),
+          .decomposition_error = relative_distance(jacobian, composed)};
+}
+
+// One recorded forward of the stack, and what the parts of it are.
+class Recording {
+ public:
+  Recording(Transformer& model, const ProbeOptions& options);
+
+  Index layers() const { return model_.config().layers; }
+  Var x(Index layer) { return layer == 0 ? x0_ : tape_.output(block_path(layer - 1)); }  // x_0, ..., x_L
+  LayerReport measure_layer(Index layer, Tensor& jacobian);
+  // Of the loss; empty without targets.
+  std::vector<double> loss_gradient_norms();
+
+ private:
+  static std::string block_path(Index layer) { return fmt::format("blocks.{}", layer); }
+  Var input(const ProbeOptions& options);
+  Var drawn_input(const ProbeOptions& options);
+  NormJacobian norm_at(const std::string& path);
+  SublayerReport measure_sublayer(const std::string& path, Tensor& composed);
+
+  Transformer& model_;
+  Tape tape_;
+  Var x0_;
+  Var loss_;
+};
+
+Recording::Recording(Transformer& model, const ProbeOptions& options) : model_(model), x0_(input(options)) {
+  const Var last = model.stack(x0_);
+  if (options.targets.defined()) loss_ = cross_entropy(model.unembed(last), options.targets);
+  const NodeIndex culprit = tape_.first_non_finite();
+  if (culprit != kNone) {
+    fail(ErrorKind::non_finite, "probe: the model's values aren't finite; the first is in the output of {}",
+         tape_.describe(culprit));
+  }
+}
+
+Var Recording::input(const ProbeOptions& options) {
+  expect(!options.tokens.defined() || !options.x0.defined(), "probe: give tokens or x0, not both");
+  expect(options.tokens.defined() || !options.targets.defined(), "probe: targets need tokens");
+  if (options.tokens.defined()) {
+    expect(options.tokens.rank() == 2 && options.tokens.dim(0) == 1,
+           "probe: expected the tokens of one sequence, [1, T], got {}", options.tokens.shape());
+    return model_.embed(tape_, options.tokens);
+  }
+  if (!options.x0.defined()) return drawn_input(options);
+  const Shape& shape = options.x0.shape();
+  expect(shape.rank() == 3 && shape[0] == 1 && shape[1] > 0 && shape[2] == model_.config().dim,
+         "probe: expected x0 of shape [1, T, {}], got {}", model_.config().dim, shape);
+  return tape_.constant(options.x0.to(options.dtype), "x0");
+}
+
+Var Recording::drawn_input(const ProbeOptions& options) {
+  const TransformerConfig& config = model_.config();
+  expect(options.context >= 0, "probe: context must not be negative, but is {}", options.context);
+  const Index context = options.context == 0 ? config.context : options.context;
+  Rng rng = Rng(options.seed).split("probe");
+  const Var x = tape_.constant(randn({1, context, config.dim}, rng, DType::float64).to(options.dtype), "x0");
+  if (!config.placement.norm_after_sum) return x;
+  const auto norm = make_norm(config.norm, config.dim, config.eps);
+  norm->to(options.dtype);
+  return (*norm)(x);
+}
+
+NormJacobian Recording::norm_at(const std::string& path) {
+  const Tensor& x = tape_.input(path).value();
+  const auto gamma = [&] {
+    for (const auto& [name, parameter] : model_.named_parameters()) {
+      if (name == path + ".gamma") return parameter->value();
+    }
+    return Tensor();
+  };
+  switch (model_.config().norm) {
+    case NormKind::layer: return layer_norm_jacobian(x, gamma(), model_.config().eps);
+    case NormKind::rms: return rms_norm_jacobian(x, gamma(), model_.config().eps);
+    case NormKind::none: break;
+  }
+  return identity_jacobian(x);
+}
+
+// Multiplies the sublayer's parts, as its placement orders them, onto `composed`.
+SublayerReport Recording::measure_sublayer(const std::string& path, Tensor& composed) {
+  const Placement& placement = model_.config().placement;
+  const std::string branch_path = path + ".branch";
+  const Tensor jacobian = dense(tape_.output(path), tape_.input(path));
+  const Tensor branch = dense(tape_.output(branch_path), tape_.input(branch_path));
+  const NormJacobian norm = norm_at(path + ".norm");
+
+  Tensor parts = placement.norm_before_branch ? matmul(branch, norm) : branch;  // J_F J_N or J_F
+  parts = add(parts, identity(parts.dim(0), DType::float64));
+  if (placement.norm_after_sum) parts = matmul(norm, parts);
+  composed = composed.defined() ? matmul(parts, composed) : parts;
+
+  const Tensor norm_sigma = norm.singular_values();
+  return {.name = path.substr(path.rfind('.') + 1),
+          .jacobian = measure(jacobian, parts),
+          .branch_norm = mean_gain(branch),
+          .norm_sigma_max = norm_sigma.at({0}),
+          .norm_sigma_min = norm_sigma.at({norm_sigma.size() - 1})};
+}
+
+LayerReport Recording::measure_layer(Index layer, Tensor& jacobian) {
+  const std::string path = block_path(layer);
+  LayerReport report{.layer = layer, .jacobian = {}, .sublayers = {}};
+  Tensor composed;
+  for (const auto& sublayer : child(child(model_, "blocks"), std::to_string(layer)).children()) {
+    report.sublayers.push_back(measure_sublayer(fmt::format("{}.{}", path, sublayer->name()), composed));
+  }
+  jacobian = dense(tape_.output(path), tape_.input(path));
+  report.jacobian = measure(jacobian, composed);
+  return report;
+}
+
+std::vector<double> Recording::loss_gradient_norms() {
+  if (!loss_.defined()) return {};
+  std::vector<Var> xs;
+  for (Index layer = 0; layer <= layers(); ++layer) xs.push_back(x(layer));
+  std::vector<double> norms;
+  for (const Tensor& gradient : tape_.gradients(loss_, xs)) norms.push_back(norm(gradient));
+  return norms;
+}
+
+}  // namespace
+
+ProbeReport probe(const Transformer& model, const ProbeOptions& options) {
+  const std::unique_ptr<Transformer> copy = copy_of(model, options.dtype);
+  Recording recording(*copy, options);
+  const Index layers = recording.layers();
+
+  ProbeReport report;
+  report.layers.resize(static_cast<std::size_t>(layers));
+  Tensor product = identity(recording.x(0).value().size(), DType::float64);  // d x_L / d x_l, for l = L, L - 1, ...
+  report.gradient_norms.push_back(mean_gain(product));
+  for (Index layer = layers; layer-- > 0;) {
+    Tensor jacobian;
+    report.layers[static_cast<std::size_t>(layer)] = recording.measure_layer(layer, jacobian);
+    product = matmul(product, jacobian);
+    report.gradient_norms.push_back(mean_gain(product));
+    if (options.on_layer) options.on_layer(layers - layer);
+  }
+  std::reverse(report.gradient_norms.begin(), report.gradient_norms.end());
+  if (options.targets.defined()) report.gradient_norms = recording.loss_gradient_norms();
+
+  const Tensor sigma = singular_values(product);
+  report.product = {.trace_over_n = trace(product) / static_cast<double>(product.dim(0)),
+                    .median_sigma = median(sigma),
+                    .effective_rank = effective_rank(sigma),
+                    .decomposition_error = relative_distance(dense(recording.x(layers), recording.x(0)), product)};
+  for (Index layer = 0; layer <= layers; ++layer) {
+    const double gain = norm(recording.x(layer).value());
+    report.mean_squares.push_back(gain * gain / static_cast<double>(product.dim(0)));
+  }
+  return report;
+}
+
+double ProbeReport::largest_decomposition_error() const {
+  std::vector<double> errors{product.decomposition_error};
+  for (const LayerReport& layer : layers) {
+    errors.push_back(layer.jacobian.decomposition_error);
+    for (const SublayerReport& sublayer : layer.sublayers) errors.push_back(sublayer.jacobian.decomposition_error);
+  }
+  // NaN counts as the largest: it must not pass for a small error.
+  return *std::max_element(errors.begin(), errors.end(),
+                           [](double a, double b) { return !std::isnan(a) && (std::isnan(b) || a < b); });
+}
+
+}  // namespace jnorm
