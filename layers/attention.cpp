@@ -9,7 +9,7 @@ namespace {
 
 Index checked_heads(const AttentionConfig& config) {
   expect(config.heads > 0, "attention: heads must be positive, got {}", config.heads);
-  expect(config.dim % config.heads == 0, "attention: heads: {} don't divide dim {}", config.heads, config.dim);
+  expect(config.dim % config.heads == 0, "attention: {} heads don't divide dim {}", config.heads, config.dim);
   return config.heads;
 }
 

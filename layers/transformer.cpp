@@ -101,8 +101,8 @@ Var Transformer::operator()(Tape& tape, const Tensor& tokens, SourceLine line) {
 
 Var Transformer::embed(Tape& tape, const Tensor& tokens, SourceLine line) {
   const Site site{tape, line};
-  expect(tokens.defined() && tokens.rank() == 2, site, "transformer: tokens must be [batch, time], got {}",
-         tokens.defined() ? to_string(tokens.shape()) : "an undefined tensor");
+  expect(tokens.defined(), site, "transformer: expected tokens [batch, time], got an undefined tensor");
+  expect(tokens.rank() == 2, site, "transformer: expected tokens [batch, time], got {}", tokens.shape());
   const Index length = tokens.dim(1);
   expect(length > 0, site, "transformer: a sequence needs at least one token, got none");
   expect(length <= config_.context, site, "transformer: the sequences have {} tokens, but the context is {}", length,
