@@ -28,6 +28,12 @@ Shape Shape::with_leading(Index size) const {
   return Shape(std::span<const Index>(sizes.data(), static_cast<std::size_t>(rank_) + 1));
 }
 
+Shape Shape::with_trailing(Index size) const {
+  std::array<Index, kMaxRank + 1> sizes{};
+  *std::copy(begin(), end(), sizes.begin()) = size;
+  return Shape(std::span<const Index>(sizes.data(), static_cast<std::size_t>(rank_) + 1));
+}
+
 Shape Shape::without_leading() const {
   expect(rank_ > 0, "shape: a scalar has no leading axis");
   return Shape(std::span<const Index>(begin() + 1, end()));

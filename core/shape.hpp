@@ -41,6 +41,7 @@ class Shape {
   }
 
   Shape with_leading(Index size) const;         // [A, B] -> [size, A, B]
+  Shape with_trailing(Index size) const;        // [A, B] -> [A, B, size]
   Shape without_leading() const;                // [A, B] -> [B]
   Shape with_axis(int axis, Index size) const;  // the same rank, one size changed
   bool has_suffix(const Shape& suffix) const;   // [A, B, C] has suffix [B, C]

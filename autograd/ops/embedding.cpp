@@ -33,9 +33,7 @@ struct Embedding : Fused<Embedding> {
     const Var& table = inputs[0];
     const Tensor& tokens = inputs[1].value();
     const Var rows = table.tape().constant(one_hot(tokens, table.dim(0), table.dtype()));
-    std::vector<Index> sizes(tokens.shape().begin(), tokens.shape().end());
-    sizes.push_back(table.dim(1));
-    return reshape(matmul(rows, table), Shape(std::span<const Index>(sizes)));
+    return reshape(matmul(rows, table), tokens.shape().with_trailing(table.dim(1)));
   }
 };
 
@@ -60,9 +58,8 @@ Var embedding(const Var& table, const Tensor& tokens, SourceLine line) {
     expect(token[i] >= 0 && token[i] < table.dim(0), site, "embedding: token {} at position {} is outside [0, {})",
            token[i], i, table.dim(0));
   }
-  std::vector<Index> sizes(tokens.shape().begin(), tokens.shape().end());
-  sizes.push_back(table.dim(1));
-  Tensor y = Tensor::uninitialized(Shape(std::span<const Index>(sizes)), table.dtype(), table.value().device());
+  const Shape shape = tokens.shape().with_trailing(table.dim(1));  // [...] -> [..., H]
+  Tensor y = Tensor::uninitialized(shape, table.dtype(), table.value().device());
   y.device().kernels().embedding(table.value(), tokens, y);
   const Var recorded_tokens = table.tape().constant(tokens, "tokens", line);
   return table.tape().record(Embedding{}, {table, recorded_tokens}, std::move(y), {}, line);
