@@ -54,11 +54,11 @@ Parameter& Module::add_parameter(std::string name, Tensor value) {
   return *parameters_.back();
 }
 
-void Module::adopt(std::string name, std::unique_ptr<Module> child) {
+void Module::adopt(const std::string& name, std::unique_ptr<Module> child) {
   expect_addable(name);
   expect(child != nullptr, "module: the child '{}' is null", name);
   child->prepend_to_paths(name);
-  child->name_ = std::move(name);
+  child->name_ = name;
   parameters_.insert(parameters_.end(), child->parameters_.begin(), child->parameters_.end());
   children_.push_back(std::move(child));
 }

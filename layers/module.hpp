@@ -51,9 +51,9 @@ class Module {
   // is itself part of another.
   Parameter& add_parameter(std::string name, Tensor value);
   template <class Child>
-  Child& add(std::string name, std::unique_ptr<Child> child) {
+  Child& add(const std::string& name, std::unique_ptr<Child> child) {
     Child& result = *child;
-    adopt(std::move(name), std::move(child));
+    adopt(name, std::move(child));
     return result;
   }
   // Adds a Child(arguments..., stream) whose random stream is split off by its name: how a parameter starts follows
@@ -65,7 +65,7 @@ class Module {
   }
 
  private:
-  void adopt(std::string name, std::unique_ptr<Module> child);
+  void adopt(const std::string& name, std::unique_ptr<Module> child);
   void expect_addable(const std::string& name) const;
   void prepend_to_paths(std::string_view parent);
 

@@ -16,8 +16,10 @@ struct Placement {
   bool norm_after_sum = false;
   bool final_norm = false;  // whether a model ends with one more norm unless told otherwise
 
+  // NOLINTBEGIN(readability-identifier-naming): written as options and tables write them, Placement::pre
   static const Placement pre;
   static const Placement post;
+  // NOLINTEND(readability-identifier-naming)
 
   static std::span<const Placement* const> all();
   static const Placement& named(std::string_view name);  // throws Error(argument) that lists the names
