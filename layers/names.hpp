@@ -25,10 +25,10 @@ const char* name_of(const Named<T> (&table)[N], T value) {
   fail(ErrorKind::argument, "{}: there is no value {}", table[0].name, static_cast<int>(value));
 }
 
-// Throws Error(argument): "norm: expected one of layer, rms, none, got 'lyer'; did you mean layer?".
+// Throws Error(argument): "norm: expected one of layer, rms, none, got "lyer"; did you mean layer?".
 [[noreturn]] inline void fail_unknown_name(const char* what, std::string_view name,
                                            const std::vector<std::string>& known) {
-  fail(ErrorKind::argument, "{}: expected one of {}, got '{}'{}", what, fmt::join(known, ", "), name,
+  fail(ErrorKind::argument, "{}: expected one of {}, got {}{}", what, fmt::join(known, ", "), in_quotes(name),
        did_you_mean(name, known));
 }
 

@@ -1,0 +1,128 @@
+#include <jnorm/layers/tasks.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <jnorm/core/kernels.hpp>
+
+using namespace jnorm;
+
+namespace {
+
+struct Sequence {
+  std::vector<std::int32_t> tokens, targets;
+};
+
+std::vector<Sequence> rows_of(const Batch& batch) {
+  std::vector<Sequence> rows;
+  const Index length = batch.tokens.dim(1);
+  for (Index row = 0; row < batch.tokens.dim(0); ++row) {
+    const auto* tokens = batch.tokens.data<std::int32_t>() + row * length;
+    const auto* targets = batch.targets.data<std::int32_t>() + row * length;
+    rows.push_back({{tokens, tokens + length}, {targets, targets + length}});
+  }
+  return rows;
+}
+
+std::vector<Sequence> sequences(std::string_view task, const TaskOptions& options, Index count) {
+  return rows_of(make_task(task, options, Rng(1))->next(count));
+}
+
+std::vector<std::int32_t> symbols(const Sequence& row) { return {row.tokens.begin(), row.tokens.begin() + 6}; }
+std::vector<std::int32_t> answer(const Sequence& row) { return {row.targets.end() - 6, row.targets.end()}; }
+
+}  // namespace
+
+TEST_CASE("tasks: copy has 6 of 12 symbols, a separator, and the loss on the copied half") {
+  const auto task = make_task("copy", {}, Rng(1));
+  CHECK(task->vocabulary() == 13);
+  CHECK(task->context() == 12);  // all but the last of 13 tokens
+  for (const Sequence& row : rows_of(task->next(20))) {
+    CHECK(row.tokens[6] == 12);
+    CHECK(std::count(row.targets.begin(), row.targets.begin() + 6, kIgnoreIndex) == 6);
+    CHECK(answer(row) == symbols(row));
+  }
+}
+
+TEST_CASE("tasks: the answer is fed back: each token after the separator is the target before it") {
+  for (const Sequence& row : sequences("reverse", {}, 20)) {
+    CHECK(std::equal(row.tokens.begin() + 7, row.tokens.end(), row.targets.begin() + 6));
+  }
+}
+
+TEST_CASE("tasks: reverse and sort answer with the symbols turned round and in order") {
+  for (const Sequence& row : sequences("reverse", {}, 20)) {
+    std::vector<std::int32_t> expected = symbols(row);
+    std::reverse(expected.begin(), expected.end());
+    CHECK(answer(row) == expected);
+  }
+  for (const Sequence& row : sequences("sort", {}, 20)) {
+    std::vector<std::int32_t> expected = symbols(row);
+    std::sort(expected.begin(), expected.end());
+    CHECK(answer(row) == expected);
+  }
+}
+
+TEST_CASE("tasks: one symbol long is the shortest sequence") {
+  const std::vector<Sequence> rows = sequences("copy", {.length = 1, .symbols = 3}, 1);
+  CHECK(rows[0].tokens == std::vector<std::int32_t>{rows[0].tokens[0], 3});
+  CHECK(rows[0].targets == std::vector<std::int32_t>{kIgnoreIndex, rows[0].tokens[0]});
+}
+
+TEST_CASE("tasks: all symbols are drawn") {
+  std::set<std::int32_t> seen;
+  for (const Sequence& row : sequences("copy", {}, 100)) seen.insert(row.tokens.begin(), row.tokens.begin() + 6);
+  CHECK(seen.size() == 12);  // 600 draws miss one of 12 with a probability of 12 e^-52
+}
+
+TEST_CASE("tasks: modular addition asks for the sum after the equals sign alone") {
+  const auto task = make_task("modular_addition", {.modulus = 5}, Rng(1));
+  CHECK(task->vocabulary() == 6);
+  CHECK(task->context() == 3);
+  for (const Sequence& row : rows_of(task->next(20))) {
+    CHECK(row.tokens[2] == 5);
+    CHECK(row.targets == std::vector<std::int32_t>{kIgnoreIndex, kIgnoreIndex, (row.tokens[0] + row.tokens[1]) % 5});
+  }
+}
+
+TEST_CASE("tasks: modular addition never trains on a held-out pair, and misses no other") {
+  const auto task = make_task("modular_addition", {.modulus = 5, .validation_fraction = 0.4}, Rng(1));
+  const auto pairs_in = [](const Batch& batch) {
+    std::set<std::pair<std::int32_t, std::int32_t>> pairs;
+    for (const Sequence& row : rows_of(batch)) pairs.insert({row.tokens[0], row.tokens[1]});
+    return pairs;
+  };
+  const auto trained = pairs_in(task->next(1000));
+  const auto held_out = pairs_in(task->validation(1000, 0));
+  CHECK(trained.size() == 15);
+  CHECK(held_out.size() == 10);
+  for (const auto& pair : held_out) CHECK_FALSE(trained.contains(pair));
+}
+
+TEST_CASE("tasks: a restored state draws what would have followed") {
+  const auto task = make_task("sort", {}, Rng(1)), other = make_task("sort", {}, Rng(1));
+  task->next(3);
+  other->set_state(task->state());
+  CHECK(other->next(3).tokens.values() == task->next(3).tokens.values());
+}
+
+TEST_CASE("tasks: an unknown name lists the tasks and names the nearest") {
+  CHECK_THROWS_WITH_AS(
+      make_task("revrse", {}, Rng(1)),
+      "task: expected one of copy, reverse, sort, modular_addition, got \"revrse\"; did you mean reverse?", Error);
+}
+
+TEST_CASE("tasks: sizes that aren't positive are refused") {
+  CHECK_THROWS_WITH_AS(make_task("copy", {.length = 0}, Rng(1)), "task copy: the length must be positive, but is 0",
+                       Error);
+  CHECK_THROWS_WITH_AS(make_task("sort", {.symbols = -1}, Rng(1)),
+                       "task sort: the number of symbols must be positive, but is -1", Error);
+  CHECK_THROWS_WITH_AS(make_task("modular_addition", {.modulus = 0}, Rng(1)),
+                       "task modular_addition: the modulus must lie in [1, 4096], but is 0", Error);
+}
+
+TEST_CASE("tasks: modular addition with every pair held out has nothing to train on, and says so") {
+  CHECK_THROWS_WITH_AS(make_task("modular_addition", {.validation_fraction = 1.0}, Rng(1)),
+                       "task modular_addition: the validation fraction must lie in [0, 1), but is 1", Error);
+}
