@@ -1,0 +1,87 @@
+#include <jnorm/layers/run_config.hpp>
+
+#include <cmath>
+
+#include <jnorm/layers/names.hpp>
+#include <jnorm/layers/tasks.hpp>
+#include <jnorm/layers/text_data.hpp>
+
+namespace jnorm {
+
+namespace {
+
+constexpr Named<OptimizerKind> kOptimizers[] = {
+    {"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}};
+
+void expect_positive(const char* name, Index value) {
+  expect(value > 0, "{}: expected a positive number, got {}", name, value);
+}
+
+void expect_not_negative(const char* name, Index value) {
+  expect(value >= 0, "{}: expected 0 or a positive number, got {}", name, value);
+}
+
+void expect_amount(const char* name, double value) {
+  expect(value >= 0.0 && std::isfinite(value), "{}: expected a finite number that isn't negative, got {}", name, value);
+}
+
+void expect_fraction(const char* name, double value) {
+  expect(value >= 0.0 && value < 1.0, "{}: expected a number in [0, 1), got {}", name, value);
+}
+
+}  // namespace
+
+std::string to_string(OptimizerKind kind) { return name_of(kOptimizers, kind); }
+
+OptimizerKind optimizer_kind_from_string(std::string_view name) { return value_named("optimizer", kOptimizers, name); }
+
+Schedule TrainingConfig::schedule() const {
+  return {.decay = decay, .base = learning_rate, .warmup_steps = warmup_steps, .total_steps = steps};
+}
+
+void TrainingConfig::validate() const {
+  expect(task.empty() || text.empty(), "task and text: expected one of them, got task {} and text {}", in_quotes(task),
+         in_quotes(text));
+  if (!task.empty()) expect_task(task);
+  expect_positive("task-length", task_length);
+  expect_positive("task-symbols", task_symbols);
+  expect_positive("modulus", modulus);
+  expect_fraction("validation-fraction", validation_fraction);
+  expect_positive("steps", steps);
+  expect_positive("batch", batch);
+  expect_amount("learning-rate", learning_rate);
+  expect_not_negative("warmup", warmup_steps);
+  expect(warmup_steps <= steps || decay == Decay::constant || decay == Decay::inverse_sqrt,
+         "warmup: {} decay expected no more than the {} steps, got {}", to_string(decay), steps, warmup_steps);
+  expect_fraction("momentum", momentum);
+  expect_fraction("beta1", beta1);
+  expect_fraction("beta2", beta2);
+  expect(adam_eps > 0.0 && std::isfinite(adam_eps), "adam-eps: expected a positive finite number, got {}", adam_eps);
+  expect_amount("weight-decay", weight_decay);
+  expect_amount("clip-norm", clip_norm);
+  expect_not_negative("evaluate-every", evaluation_interval);
+  expect_positive("evaluation-batches", evaluation_batches);
+  expect_not_negative("checkpoint-every", checkpoint_interval);
+}
+
+void RunConfig::validate() const {
+  model.validate();
+  training.validate();
+}
+
+std::unique_ptr<DataSource> make_data(const RunConfig& config) {
+  const TrainingConfig& training = config.training;
+  const Rng rng = Rng(training.seed).split("data");
+  if (!training.task.empty()) {
+    const TaskOptions options{.length = training.task_length,
+                              .symbols = training.task_symbols,
+                              .modulus = training.modulus,
+                              .validation_fraction = training.validation_fraction};
+    return make_task(training.task, options, rng);
+  }
+  Text text = training.text.empty() ? Text::fortunes() : Text::from_file(training.text);
+  const TextData::Options options{.context = config.model.context, .validation_fraction = training.validation_fraction};
+  return std::make_unique<TextData>(std::move(text), options, rng);
+}
+
+}  // namespace jnorm

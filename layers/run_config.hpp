@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <jnorm/layers/data_source.hpp>
+#include <jnorm/layers/schedule.hpp>
+#include <jnorm/layers/transformer.hpp>
+
+namespace jnorm {
+
+enum class OptimizerKind { sgd, adam, adamw };
+
+std::string to_string(OptimizerKind kind);
+OptimizerKind optimizer_kind_from_string(std::string_view name);  // throws Error(argument) that lists the names
+
+// How a model is trained, and on what.
+struct TrainingConfig {
+  std::string task = {};             // the name of a built-in task, or empty: a text
+  std::string text = {};             // the text's path, or empty: the fortunes that a Debian package installs
+  Index task_length = 6;             // symbols of copy, reverse and sort
+  Index task_symbols = 12;           // how many different ones
+  Index modulus = 97;                // of modular_addition
+  double validation_fraction = 0.1;  // of a text, or of modular_addition's pairs; 0: nothing is held out
+
+  Index steps = 1000;
+  Index batch = 16;  // sequences a step
+  std::uint64_t seed = 1;
+
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double learning_rate = 1e-3;
+  Decay decay = Decay::cosine;
+  Index warmup_steps = 0;
+  double momentum = 0.0;  // of sgd
+  double beta1 = 0.9;     // this and the next two: of adam and adamw
+  double beta2 = 0.98;
+  double adam_eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_norm = 1.0;  // 0: gradients aren't clipped
+
+  Index evaluation_interval = 100;  // in steps; 0: only after the last
+  Index evaluation_batches = 4;
+  Index checkpoint_interval = 100;  // in steps; 0: only after the last
+
+  Schedule schedule() const;
+  // Throws Error(argument), one line: "learning-rate: expected a finite number that isn't negative, got nan".
+  void validate() const;
+};
+
+// A run, completely: with the same text, the same configuration gives the same bits.
+struct RunConfig {
+  TransformerConfig model = {};
+  TrainingConfig training = {};
+
+  void validate() const;
+};
+
+// The data that a run trains on. They decide the model's vocabulary, and a task the context. Throws as Text, TextData
+// and make_task do.
+std::unique_ptr<DataSource> make_data(const RunConfig& config);
+
+}  // namespace jnorm
