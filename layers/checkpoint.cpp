@@ -1,0 +1,145 @@
+#include <jnorm/layers/checkpoint.hpp>
+
+#include <algorithm>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/layers/parse_number.hpp>
+
+namespace jnorm {
+
+namespace {
+
+constexpr const char* kFormat = "jnorm";
+constexpr const char* kVersion = "checkpoint 1";
+constexpr std::string_view kOptimizerPrefix = "optimizer.";
+constexpr std::string_view kSettingPrefix = "run.";
+
+// The path of a text says where it lay on one machine; the checkpoint describes its bytes instead.
+bool is_kept(const RunSetting& setting) { return setting.name != "text"; }
+
+// Gives metadata out; each must be there, and none may be left.
+class Metadata {
+ public:
+  explicit Metadata(std::map<std::string, std::string> entries) : entries_(std::move(entries)) {
+    expect(entries_[kFormat] == kVersion, "it is no checkpoint: expected the metadata '{}': '{}'", kFormat, kVersion);
+    entries_.erase(kFormat);
+  }
+
+  std::string text(const std::string& name) {
+    const auto entry = entries_.extract(name);
+    expect(!entry.empty(), "its metadata lack '{}'", name);
+    return entry.mapped();
+  }
+
+  template <class Number>
+  Number number(const std::string& name) {
+    return parse_number<Number>(name, text(name));
+  }
+
+  void expect_none_left() const {
+    expect(entries_.empty(), "its metadata have an unknown {}",
+           entries_.empty() ? "" : in_quotes(entries_.begin()->first));
+  }
+
+ private:
+  std::map<std::string, std::string> entries_;
+};
+
+Checkpoint read(const SafeTensors& file) {
+  Metadata metadata(file.metadata);
+  Checkpoint checkpoint;
+  for (const RunSetting& setting : run_settings()) {
+    if (is_kept(setting)) setting.set(checkpoint.config, metadata.text(std::string(kSettingPrefix) + setting.name));
+  }
+  checkpoint.config.model.vocabulary = metadata.number<Index>("vocabulary");
+  checkpoint.config.validate();
+  checkpoint.data = metadata.text("data");
+  checkpoint.data_state = {.seed = metadata.number<std::uint64_t>("data.seed"),
+                           .stream = metadata.number<std::uint64_t>("data.stream"),
+                           .counter = metadata.number<std::uint64_t>("data.counter")};
+  checkpoint.step = metadata.number<Index>("step");
+  expect(checkpoint.step >= 0 && checkpoint.step <= checkpoint.config.training.steps,
+         "step: expected one of the run's {}, got {}", checkpoint.config.training.steps, checkpoint.step);
+  metadata.expect_none_left();
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(kOptimizerPrefix)) {
+      checkpoint.optimizer.emplace_back(name.substr(kOptimizerPrefix.size()), tensor);
+    } else {
+      checkpoint.weights.emplace_back(name, tensor);
+    }
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+SafeTensors to_safetensors(const Checkpoint& checkpoint) {
+  SafeTensors file;
+  file.metadata = {{kFormat, kVersion},
+                   {"step", std::to_string(checkpoint.step)},
+                   {"vocabulary", std::to_string(checkpoint.config.model.vocabulary)},
+                   {"data", checkpoint.data},
+                   {"data.seed", std::to_string(checkpoint.data_state.seed)},
+                   {"data.stream", std::to_string(checkpoint.data_state.stream)},
+                   {"data.counter", std::to_string(checkpoint.data_state.counter)}};
+  for (const RunSetting& setting : run_settings()) {
+    if (is_kept(setting)) file.metadata[std::string(kSettingPrefix) + setting.name] = setting.get(checkpoint.config);
+  }
+  file.tensors = checkpoint.weights;
+  for (const auto& [name, tensor] : checkpoint.optimizer) {
+    file.tensors.emplace_back(std::string(kOptimizerPrefix) + name, tensor);
+  }
+  return file;
+}
+
+Checkpoint from_safetensors(const SafeTensors& file, std::string_view name_for_errors) {
+  try {
+    return read(file);
+  } catch (const Error& error) {
+    fail(ErrorKind::file, "'{}': {}", name_for_errors, error.what());
+  }
+}
+
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
+  save_safetensors(path, to_safetensors(checkpoint));
+}
+
+Checkpoint load_checkpoint(const std::string& path) { return from_safetensors(load_safetensors(path), path); }
+
+void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_view name_for_errors) {
+  RunConfig here;
+  here.model = model.config();
+  const std::string differences = differing_settings(checkpoint.config, here, {RunSetting::Group::model});
+  if (!differences.empty()) {
+    fail(ErrorKind::file, "'{}' is of another model: {}; load it into a model of its own configuration",
+         name_for_errors, differences);
+  }
+  try {
+    model.load_state(checkpoint.weights);
+  } catch (const Error& error) {
+    fail(ErrorKind::file, "'{}' doesn't fit its own configuration: {}", name_for_errors, error.what());
+  }
+}
+
+std::unique_ptr<Transformer> load_model(const std::string& path) {
+  const Checkpoint checkpoint = load_checkpoint(path);
+  auto model = std::make_unique<Transformer>(checkpoint.config.model, Rng(0));
+  load_weights(*model, checkpoint, path);
+  return model;
+}
+
+std::string differing_settings(const RunConfig& there, const RunConfig& here,
+                               std::initializer_list<RunSetting::Group> groups) {
+  std::vector<std::string> differences;
+  const auto compare = [&](std::string_view name, const std::string& theirs, const std::string& ours) {
+    if (theirs != ours) differences.push_back(fmt::format("{} is {} there, but {} here", name, theirs, ours));
+  };
+  for (const RunSetting& setting : run_settings()) {
+    const bool asked = std::find(groups.begin(), groups.end(), setting.group) != groups.end();
+    if (asked && is_kept(setting)) compare(setting.name, setting.get(there), setting.get(here));
+  }
+  compare("vocabulary", std::to_string(there.model.vocabulary), std::to_string(here.model.vocabulary));
+  return fmt::format("{}", fmt::join(differences, "; "));
+}
+
+}  // namespace jnorm

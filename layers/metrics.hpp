@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <jnorm/core/tensor.hpp>
+
+namespace jnorm {
+
+// How a model does on held-out data.
+struct Evaluation {
+  double loss = 0.0;      // the mean over all targets
+  double accuracy = 0.0;  // the share of targets that the model finds the most likely token
+};
+
+// What a training step reports.
+struct StepMetrics {
+  Index step = 0;              // 1 after the first
+  double loss = 0.0;           // of the step's batch, before its update
+  double learning_rate = 0.0;  // of its update
+  double gradient_norm = 0.0;  // of all parameters together, before clipping
+  double seconds = 0.0;        // that it took
+  double tokens_per_second = 0.0;
+  std::optional<Evaluation> validation = std::nullopt;  // at intervals, after the update
+};
+
+// One JSON object on one line, without its end. "seconds" and "tokens_per_second" are times and differ from run to run;
+// the rest follows from the configuration. Numbers read back as the same bits.
+std::string to_json_line(const StepMetrics& metrics);
+
+// The lines of a metrics file that belong to the steps 1 .. `last_step`; a line that was cut off in writing is dropped.
+// Throws Error(file) with `name_for_errors` and the line's number unless the lines are objects of the steps 1, 2, ...,
+// and all of those are there.
+std::string_view metrics_until(std::string_view lines, Index last_step, std::string_view name_for_errors);
+
+// The share of the targets [...], kIgnoreIndex apart, at which logits [..., V] are largest. 0 if there are none.
+double accuracy(const Tensor& logits, const Tensor& targets);
+
+}  // namespace jnorm

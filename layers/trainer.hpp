@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include <jnorm/autograd/tape.hpp>
+#include <jnorm/layers/checkpoint.hpp>
+#include <jnorm/layers/data_source.hpp>
+#include <jnorm/layers/metrics.hpp>
+#include <jnorm/layers/optimizer.hpp>
+#include <jnorm/layers/run_config.hpp>
+#include <jnorm/layers/transformer.hpp>
+
+namespace jnorm {
+
+// Trains one model, a step at a time: forward, backward, clipping, the schedule's learning rate, the optimizer. All
+// that it does follows from its configuration. In the steady state a step asks the system for no tensor memory.
+class Trainer {
+ public:
+  // Loads the data, and builds the model and the optimizer. Throws what they throw, before anything is trained.
+  explicit Trainer(const RunConfig& config);
+  // The same on other data than the configuration's.
+  Trainer(const RunConfig& config, std::unique_ptr<DataSource> data);
+
+  const RunConfig& config() const { return config_; }  // with what the data decided
+  Transformer& model() { return model_; }
+  const DataSource& data() const { return *data_; }
+  Index steps_done() const { return steps_done_; }
+  bool done() const { return steps_done_ == config_.training.steps; }
+
+  // The next step. After every evaluation_interval steps and after the last one it evaluates too, if data are held out.
+  // Throws Error(state) once done, and Error(non_finite) if the loss or a gradient isn't finite, naming the operation,
+  // module path and source line where that began; the weights are those of the step before then.
+  StepMetrics step();
+
+  // The model on held-out batches, always the same ones. Changes neither the weights nor what is drawn next. Throws
+  // Error(state) if nothing is held out, and Error(non_finite) if the loss isn't finite.
+  Evaluation evaluate();
+
+  bool checkpoint_due() const { return is_due(config_.training.checkpoint_interval); }
+  Checkpoint checkpoint() const;
+  // Goes on where a checkpoint of the same configuration and data was written. Throws Error(file) that says what
+  // differs.
+  void restore(const Checkpoint& checkpoint, std::string_view name_for_errors);
+
+ private:
+  bool is_due(Index interval) const;
+  [[noreturn]] void fail_non_finite(std::string_view what, double value, const std::string& where) const;
+  double backward(const Var& loss);  // returns the norm of all gradients together, before clipping
+
+  RunConfig config_;
+  std::unique_ptr<DataSource> data_;
+  Transformer model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Schedule schedule_;
+  Tape tape_;
+  Index steps_done_ = 0;
+};
+
+}  // namespace jnorm

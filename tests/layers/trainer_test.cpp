@@ -1,0 +1,218 @@
+#include <jnorm/layers/trainer.hpp>
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+#include <layers/small_run.hpp>
+
+#include <jnorm/core/pool.hpp>
+#include <jnorm/layers/text_data.hpp>
+
+using namespace jnorm;
+
+namespace {
+
+std::string bytes_of(const Trainer& trainer) { return serialize_safetensors(to_safetensors(trainer.checkpoint())); }
+
+void run(Trainer& trainer, Index steps) {
+  for (Index i = 0; i < steps; ++i) trainer.step();
+}
+
+std::string restore_refusal(const RunConfig& written, const RunConfig& here) {
+  Trainer trainer(here);
+  const std::string before = bytes_of(trainer);
+  try {
+    trainer.restore(Trainer(written).checkpoint(), "c");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::file);
+    CHECK(bytes_of(trainer) == before);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace
+
+TEST_CASE("trainer: learns to copy") {
+  RunConfig config = small_run(400);
+  config.model.dim = 16;
+  config.training.batch = 16;
+  Trainer trainer(config);
+  const double before = trainer.evaluate().loss;
+  run(trainer, 400);
+  const Evaluation after = trainer.evaluate();
+  CHECK(before > 1.0);  // ln 4 is 1.39
+  CHECK(after.loss < 0.1);
+  CHECK(after.accuracy > 0.98);
+}
+
+TEST_CASE("trainer: a step reports its number, the schedule's rate and the norm of all gradients") {
+  Trainer trainer(small_run());
+  const StepMetrics first = trainer.step();
+  CHECK(first.step == 1);
+  CHECK(first.learning_rate == 0.5e-2);  // the first of two warm-up steps to 1e-2
+  CHECK(first.gradient_norm > 0.0);
+  CHECK(first.tokens_per_second == doctest::Approx(4 * 4 / first.seconds));
+  CHECK(trainer.step().learning_rate == 1e-2);
+}
+
+TEST_CASE("trainer: the norm of the gradients is that before clipping, and clipping changes what is learned") {
+  RunConfig config = small_run();
+  config.training.optimizer = OptimizerKind::sgd;
+  config.training.clip_norm = 1e-3;
+  Trainer clipped(config);
+  config.training.clip_norm = 0.0;
+  Trainer free(config);
+  CHECK(clipped.step().gradient_norm == free.step().gradient_norm);
+  CHECK(clipped.step().loss != free.step().loss);
+}
+
+TEST_CASE("trainer: evaluates at its interval and after the last step") {
+  Trainer trainer(small_run(10));
+  std::vector<Index> evaluated;
+  while (!trainer.done()) {
+    const StepMetrics metrics = trainer.step();
+    if (metrics.validation) evaluated.push_back(metrics.step);
+  }
+  CHECK(evaluated == std::vector<Index>{4, 8, 10});
+}
+
+TEST_CASE("trainer: without held-out data it doesn't evaluate") {
+  RunConfig config = small_run(1);
+  config.training.task = "modular_addition";
+  config.training.validation_fraction = 0.0;
+  CHECK_FALSE(Trainer(config).step().validation.has_value());
+}
+
+TEST_CASE("trainer: an evaluation changes neither the weights nor what is drawn next") {
+  Trainer plain(small_run()), evaluated(small_run());
+  run(plain, 3);
+  run(evaluated, 1);
+  evaluated.evaluate();
+  evaluated.evaluate();
+  run(evaluated, 2);
+  CHECK(bytes_of(plain) == bytes_of(evaluated));
+}
+
+TEST_CASE("trainer: the same seed gives the same bits, another seed others") {
+  Trainer a(small_run()), b(small_run());
+  RunConfig config = small_run();
+  config.training.seed = 2;
+  Trainer c(config);
+  run(a, 3);
+  run(b, 3);
+  CHECK(bytes_of(a) == bytes_of(b));
+  CHECK(a.step().loss != c.step().loss);
+}
+
+TEST_CASE("trainer: models of both placements see the same data") {
+  RunConfig config = small_run();
+  config.model.placement = Placement::post;
+  Trainer pre(small_run()), post(config);
+  run(pre, 3);
+  run(post, 3);
+  CHECK(pre.checkpoint().data_state == post.checkpoint().data_state);
+}
+
+TEST_CASE("trainer: a restored checkpoint goes on to the same bits, with every optimizer and dtype") {
+  for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      CAPTURE(to_string(optimizer));
+      RunConfig config = small_run();
+      config.model.dtype = dtype;
+      config.training.optimizer = optimizer;
+      config.training.momentum = 0.9;
+      Trainer whole(config), first(config), second(config);
+      run(whole, 10);
+      run(first, 5);
+      second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
+      run(second, 5);
+      CHECK(bytes_of(second) == bytes_of(whole));
+    }
+  }
+}
+
+TEST_CASE("trainer: the moments of a float32 model are float32 in its checkpoint, and steps are whole numbers") {
+  Trainer trainer(small_run());
+  run(trainer, 2);
+  for (const auto& [name, tensor] : trainer.checkpoint().optimizer) {
+    CHECK(tensor.dtype() == (name.ends_with(".steps") ? DType::int32 : DType::float32));
+  }
+}
+
+TEST_CASE("trainer: a checkpoint of the other placement is refused with all that differs") {
+  RunConfig post = small_run();
+  post.model.placement = Placement::post;
+  CHECK(restore_refusal(small_run(), post) ==
+        "'c' is of another run: placement is pre there, but post here; final-norm is true there, but false here; go on "
+        "with its own configuration");
+}
+
+TEST_CASE("trainer: a checkpoint of another recipe is refused") {
+  RunConfig config = small_run();
+  config.training.learning_rate = 2e-2;
+  CHECK(restore_refusal(small_run(), config) ==
+        "'c' is of another run: learning-rate is 0.01 there, but 0.02 here; go on with its own configuration");
+}
+
+TEST_CASE("trainer: a checkpoint of other data is refused") {
+  RunConfig config = small_run();
+  config.training.task = "sort";
+  CHECK(restore_refusal(small_run(), config) ==
+        "'c' was trained on other data: task copy of 2 symbols of 3, but these are task sort of 2 symbols of 3");
+}
+
+TEST_CASE("trainer: the data decide the vocabulary and the context") {
+  const Trainer trainer(small_run());
+  CHECK(trainer.config().model.vocabulary == 4);
+  CHECK(trainer.config().model.context == 4);
+}
+
+TEST_CASE("trainer: once done, a step is refused") {
+  Trainer trainer(small_run(1));
+  trainer.step();
+  CHECK_THROWS_WITH_AS(trainer.step(), "trainer: all 1 steps are done", Error);
+}
+
+TEST_CASE("trainer: a loss that isn't finite names step, operation, module path and source line") {
+  RunConfig config = small_run(100);
+  config.training.learning_rate = 1e25;  // weights of 1e25, whose products overflow float32
+  config.training.warmup_steps = 0;
+  config.training.evaluation_interval = 0;
+  Trainer trainer(config);
+  std::string message;
+  try {
+    run(trainer, 100);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::non_finite);
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.starts_with("step 2: the loss is nan; the first value that isn't finite is inf at "));
+  CHECK(message.find("blocks.0.") != std::string::npos);
+  CHECK(message.find(".cpp:") != std::string::npos);
+}
+
+TEST_CASE("trainer: a gradient that isn't finite is an error before the weights change") {
+  Trainer trainer(small_run());
+  Parameter& weight = *trainer.model().parameters().front();
+  const std::vector<double> before = weight.value().values();
+  weight.add_gradient(full(weight.shape(), INFINITY));  // as a hook of the user's might
+  CHECK_THROWS_WITH_AS(trainer.step(), doctest::Contains("step 1: the norm of the gradients is inf"), Error);
+  CHECK(weight.value().values() == before);
+}
+
+TEST_CASE("trainer: in the steady state a step asks the system for no tensor memory") {
+  Trainer trainer(small_run(100));
+  run(trainer, 10);  // with evaluations
+  const std::int64_t before = pool::statistics().system_allocations;
+  run(trainer, 20);
+  CHECK(pool::statistics().system_allocations == before);
+}
+
+TEST_CASE("trainer: a bad configuration is refused before the data are looked for") {
+  RunConfig config = small_run(0);
+  config.training.task = "";
+  config.training.text = "/nowhere";
+  CHECK_THROWS_WITH_AS(Trainer{config}, "steps: expected a positive number, got 0", Error);
+}
