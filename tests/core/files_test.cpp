@@ -1,37 +1,16 @@
 #include <jnorm/core/files.hpp>
 
-#include <csignal>
 #include <fstream>
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
+#include <file_size_limit.hpp>
 #include <jnorm/core/error.hpp>
 #include <temporary_folder.hpp>
 
 using namespace jnorm;
 
 namespace {
-
-// Stands for a full disk: a write beyond `bytes` fails midway with "File too large".
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : previous_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &previous_);
-    const rlimit lowered{bytes, previous_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &lowered);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &previous_);
-    std::signal(SIGXFSZ, previous_handler_);
-  }
-
- private:
-  rlimit previous_{};
-  void (*previous_handler_)(int);
-};
 
 struct Failure {
   ErrorKind kind;

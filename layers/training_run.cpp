@@ -1,0 +1,42 @@
+#include <jnorm/layers/training_run.hpp>
+
+#include <filesystem>
+
+#include <jnorm/core/expect.hpp>
+
+namespace jnorm {
+
+TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing) {
+  RunFolder::expect_free(path, existing);
+  std::string& text = config.training.text;
+  if (!text.empty()) text = std::filesystem::absolute(text).string();  // a run may be resumed from another folder
+  auto trainer = std::make_unique<Trainer>(config);
+  RunFolder folder = RunFolder::create(path, trainer->config(), existing);
+  return {std::move(trainer), std::move(folder)};
+}
+
+TrainingRun TrainingRun::resume(const std::string& path) {
+  RunFolder folder = RunFolder::open(path);
+  auto trainer = std::make_unique<Trainer>(folder.config());
+  if (folder.has_checkpoint()) {
+    trainer->restore(load_checkpoint(folder.checkpoint_path()), folder.checkpoint_path());
+  }
+  folder.rewind(trainer->steps_done());
+  return {std::move(trainer), std::move(folder)};
+}
+
+void TrainingRun::train(const std::function<void(const StepMetrics&)>& observe, const std::atomic<bool>* stop) {
+  while (!trainer_->done()) {
+    const StepMetrics metrics = trainer_->step();
+    folder_.append(metrics);
+    const bool stopped = stop != nullptr && stop->load() && !trainer_->done();
+    if (stopped || trainer_->checkpoint_due()) folder_.save(trainer_->checkpoint());
+    if (observe) observe(metrics);
+    if (stopped) {
+      fail(ErrorKind::interrupted, "stopped after step {} of {}; resume '{}' to go on", metrics.step,
+           trainer_->config().training.steps, folder_.path());
+    }
+  }
+}
+
+}  // namespace jnorm

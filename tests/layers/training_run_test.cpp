@@ -1,0 +1,301 @@
+#include <jnorm/layers/training_run.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <file_size_limit.hpp>
+#include <layers/small_run.hpp>
+#include <nlohmann/json.hpp>
+#include <temporary_folder.hpp>
+
+#include <jnorm/core/files.hpp>
+#include <jnorm/layers/run_toml.hpp>
+
+using namespace jnorm;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a run leaves, without the times.
+struct Result {
+  std::string checkpoint;
+  std::vector<std::string> metrics;
+
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+Result result_of(const std::string& folder) {
+  Result result{read_file(folder + "/checkpoint.safetensors"), {}};
+  std::ifstream lines(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    auto object = nlohmann::json::parse(line);
+    object.erase("seconds");
+    object.erase("tokens_per_second");
+    result.metrics.push_back(object.dump());
+  }
+  return result;
+}
+
+Result uninterrupted(const RunConfig& config) {
+  const TemporaryFolder temporary;
+  TrainingRun::start(config, temporary.file("whole")).train();
+  return result_of(temporary.file("whole"));
+}
+
+// Trains until the step has been observed, then is gone as if killed right there.
+struct Killed {};
+
+void train_until(TrainingRun run, Index step) {
+  const auto observe = [&](const StepMetrics& metrics) {
+    if (metrics.step == step) throw Killed();
+  };
+  CHECK_THROWS_AS(run.train(observe), Killed);
+}
+
+constexpr const char* kChildFolder = "JNORM_TEST_RUN_FOLDER";
+constexpr Index kChildSteps = 150;
+
+// This very program in a process of its own, running the test case "training run: the child ..." alone.
+class Child {
+ public:
+  explicit Child(const std::string& folder) {
+    ::setenv(kChildFolder, folder.c_str(), 1);
+    std::string program = "/proc/self/exe", test = "--test-case=training run: the child*", no_skip = "--no-skip=true",
+                quiet = "--out=/dev/null";
+    char* arguments[] = {program.data(), test.data(), no_skip.data(), quiet.data(), nullptr};
+    REQUIRE(::posix_spawn(&process_, program.c_str(), nullptr, nullptr, arguments, environ) == 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+std::uintmax_t size_of(const std::string& path) {
+  std::error_code missing;
+  const std::uintmax_t size = fs::file_size(path, missing);
+  return missing ? 0 : size;
+}
+
+// Until the child has written metrics, then up to some steps more; not for ever.
+void wait_for_progress(const std::string& metrics, std::uintmax_t before, Rng& rng) {
+  for (int i = 0; i < 20'000 && size_of(metrics) == before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::microseconds(rng.below(10'000)));
+}
+
+}  // namespace
+
+// No test of its own: what the next one starts and kills.
+TEST_CASE("training run: the child starts a run, or resumes it" * doctest::skip()) {
+  const std::string folder = ::getenv(kChildFolder);
+  const bool started = fs::exists(folder + "/config.toml");
+  (started ? TrainingRun::resume(folder) : TrainingRun::start(small_run(kChildSteps), folder)).train();
+}
+
+TEST_CASE("training run: killed at any moments and resumed, it ends as one that never was") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a"), metrics = folder + "/metrics.jsonl";
+  Rng rng(static_cast<std::uint64_t>(::getpid()));
+  int kills = 0;
+  for (; kills < 6 && (kills == 0 || !TrainingRun::resume(folder).complete()); ++kills) {
+    const std::uintmax_t before = size_of(metrics);
+    const Child child(folder);
+    wait_for_progress(metrics, before, rng);
+  }
+  CHECK(kills > 1);  // else even the first one came too late to tell anything
+  TrainingRun::resume(folder).train();
+  CHECK(result_of(folder) == uninterrupted(small_run(kChildSteps)));
+}
+
+TEST_CASE("training run: stopped between two checkpoints and resumed, it ends as one that never was") {
+  const Result whole = uninterrupted(small_run(10));
+  CHECK(whole.metrics.size() == 10);
+  for (Index step = 1; step < 10; ++step) {
+    CAPTURE(step);
+    const TemporaryFolder temporary;
+    train_until(TrainingRun::start(small_run(10), temporary.file("a")), step);
+    TrainingRun::resume(temporary.file("a")).train();
+    CHECK(result_of(temporary.file("a")) == whole);
+  }
+}
+
+TEST_CASE("training run: a metrics line that was cut off in writing is written anew") {
+  const TemporaryFolder temporary;
+  train_until(TrainingRun::start(small_run(10), temporary.file("a")), 5);
+  const std::string metrics = temporary.file("a/metrics.jsonl");
+  fs::resize_file(metrics, fs::file_size(metrics) - 7);
+  TrainingRun::resume(temporary.file("a")).train();
+  CHECK(result_of(temporary.file("a")) == uninterrupted(small_run(10)));
+}
+
+TEST_CASE("training run: killed before the first checkpoint, it starts again under its own configuration") {
+  const TemporaryFolder temporary;
+  train_until(TrainingRun::start(small_run(10), temporary.file("a")), 2);
+  TrainingRun run = TrainingRun::resume(temporary.file("a"));
+  CHECK(run.trainer().steps_done() == 0);
+  run.train();
+  CHECK(result_of(temporary.file("a")) == uninterrupted(small_run(10)));
+}
+
+TEST_CASE("training run: a stop request finishes the step, writes a checkpoint and says how to go on") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  std::atomic<bool> stop{false};
+  {
+    TrainingRun run = TrainingRun::start(small_run(10), folder);
+    const auto stop_in_step_5 = [&](const StepMetrics& metrics) { stop = metrics.step == 4; };
+    try {
+      run.train(stop_in_step_5, &stop);
+      FAIL("it wasn't stopped");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::interrupted);
+      CHECK(error.what() == "stopped after step 5 of 10; resume '" + folder + "' to go on");
+    }
+  }
+  TrainingRun run = TrainingRun::resume(folder);
+  CHECK(run.trainer().steps_done() == 5);
+  run.train();
+  CHECK(result_of(folder) == uninterrupted(small_run(10)));
+}
+
+TEST_CASE("training run: one that is complete says so when resumed, and stays as it is") {
+  const TemporaryFolder temporary;
+  TrainingRun::start(small_run(4), temporary.file("a")).train();
+  const Result before = result_of(temporary.file("a"));
+  TrainingRun run = TrainingRun::resume(temporary.file("a"));
+  CHECK(run.complete());
+  run.train();
+  CHECK(result_of(temporary.file("a")) == before);
+}
+
+TEST_CASE("training run: two runs of one text under different paths leave the same bytes") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(4);
+  config.training.task = "";
+  config.model.context = 4;
+  Result results[2];
+  for (const int i : {0, 1}) {
+    config.training.text = temporary.file("text" + std::to_string(i));
+    std::ofstream(config.training.text) << std::string(200, 'a') + std::string(200, 'b');
+    TrainingRun::start(config, temporary.file(std::to_string(i))).train();
+    results[i] = result_of(temporary.file(std::to_string(i)));
+  }
+  CHECK(results[0] == results[1]);
+}
+
+TEST_CASE("training run: a text that changed since is refused when resuming") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(10);
+  config.training.task = "";
+  config.model.context = 4;
+  config.training.text = temporary.file("text");
+  std::ofstream(config.training.text) << std::string(400, 'a');
+  train_until(TrainingRun::start(config, temporary.file("a")), 5);
+  std::ofstream(config.training.text) << std::string(400, 'b');
+  CHECK_THROWS_WITH_AS(TrainingRun::resume(temporary.file("a")), doctest::Contains("was trained on other data"), Error);
+}
+
+TEST_CASE("training run: a text's path is kept from the root, so that a run can be resumed from anywhere") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(1);
+  config.training.task = "";
+  config.model.context = 4;
+  std::ofstream(temporary.file("text")) << std::string(400, 'a');
+  config.training.text = fs::relative(temporary.file("text")).string();
+  const TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  CHECK(fs::path(run.folder().config().training.text).is_absolute());
+}
+
+TEST_CASE("training run: nothing is written if the configuration or the data are wrong") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run();
+  config.model.heads = 3;
+  CHECK_THROWS_WITH_AS(TrainingRun::start(config, temporary.file("a")), "heads: 3 don't divide dim 8", Error);
+  config = small_run();
+  config.training.task = "";
+  config.training.text = "/nowhere/text";
+  CHECK_THROWS_AS(TrainingRun::start(config, temporary.file("a")), Error);
+  CHECK(temporary.entries() == 0);
+}
+
+TEST_CASE("training run: an edited configuration is refused, and the metrics aren't cut") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  train_until(TrainingRun::start(small_run(10), folder), 5);
+  const std::string metrics = read_file(folder + "/metrics.jsonl");
+  write_file_atomically(folder + "/config.toml", to_toml(small_run(20)));
+  const std::string message = fmt::format(
+      "'{}/checkpoint.safetensors' is of another run: steps is 10 there, but 20 here; go on with its own configuration",
+      folder);
+  CHECK_THROWS_WITH_AS(TrainingRun::resume(folder), message.c_str(), Error);
+  CHECK(read_file(folder + "/metrics.jsonl") == metrics);
+}
+
+TEST_CASE("training run: a damaged checkpoint is refused, and nothing is lost") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  train_until(TrainingRun::start(small_run(10), folder), 5);
+  const std::string metrics = read_file(folder + "/metrics.jsonl");
+  fs::resize_file(folder + "/checkpoint.safetensors", 100);
+  CHECK_THROWS_AS(TrainingRun::resume(folder), Error);
+  CHECK(read_file(folder + "/metrics.jsonl") == metrics);
+  CHECK(fs::file_size(folder + "/checkpoint.safetensors") == 100);
+}
+
+TEST_CASE("training run: on a full disk the last checkpoint stays whole, and the run can be resumed") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  train_until(TrainingRun::start(small_run(10), folder), 4);
+  const std::string checkpoint = read_file(folder + "/checkpoint.safetensors");
+  {
+    TrainingRun run = TrainingRun::resume(folder);
+    const FileSizeLimit limit(checkpoint.size() / 2);  // beyond the metrics, before the checkpoint's end
+    try {
+      run.train();
+      FAIL("the checkpoint was written");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::io);
+    }
+  }
+  CHECK(read_file(folder + "/checkpoint.safetensors") == checkpoint);
+  TrainingRun::resume(folder).train();
+  CHECK(result_of(folder) == uninterrupted(small_run(10)));
+}
+
+TEST_CASE("training run: metrics that can't be written are an error, and the run can be resumed") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  train_until(TrainingRun::start(small_run(10), folder), 4);
+  {
+    TrainingRun run = TrainingRun::resume(folder);
+    const FileSizeLimit limit(fs::file_size(folder + "/metrics.jsonl") + 20);  // in the middle of the next line
+    CHECK_THROWS_WITH_AS(run.train(), doctest::Contains("metrics.jsonl': File too large"), Error);
+  }
+  TrainingRun::resume(folder).train();
+  CHECK(result_of(folder) == uninterrupted(small_run(10)));
+}
+
+TEST_CASE("training run: a loss that isn't finite leaves the last checkpoint as it is") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(10);
+  config.training.learning_rate = 1e25;
+  config.training.checkpoint_interval = 1;
+  config.training.evaluation_interval = 0;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  CHECK_THROWS_AS(run.train(), Error);
+  CHECK(load_checkpoint(temporary.file("a/checkpoint.safetensors")).step == 1);
+}
