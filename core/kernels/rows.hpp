@@ -9,25 +9,14 @@
 #include <limits>
 #include <utility>
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12 says these of its own AVX-512 headers (GCC bug 105593)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <xsimd/xsimd.hpp>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
 #include <jnorm/core/kernels.hpp>
 #include <jnorm/core/parallel.hpp>
+#include <jnorm/core/simd.hpp>
 
 namespace jnorm::cpu {
 
 template <class T>
-using Batch = xsimd::batch<T>;
-template <class T>
-inline constexpr Index kLanes = static_cast<Index>(Batch<T>::size);
+using Batch = Vector<T>;
 
 // The elements [offset, offset + kLanes) of a row.
 template <class T>
@@ -38,19 +27,7 @@ struct WholeBatch {
   Batch<T> keep(const Batch<T>& value, T /*elsewhere*/) const { return value; }
 };
 
-// Fewer elements than a batch, through a buffer; out of line, since few rows have them.
-template <class T>
-[[gnu::noinline]] Batch<T> load_first(const T* from, Index count) {  // 0 beyond
-  alignas(64) T lanes[kLanes<T>]{};
-  std::copy_n(from, count, lanes);
-  return Batch<T>::load_aligned(lanes);
-}
-template <class T>
-[[gnu::noinline]] void store_first(T* to, Index count, const Batch<T>& value) {
-  alignas(64) T lanes[kLanes<T>];
-  value.store_aligned(lanes);
-  std::copy_n(lanes, count, to);
-}
+// Out of line, since few rows have fewer elements than a batch.
 template <class T>
 [[gnu::noinline]] Batch<T> keep_first(const Batch<T>& value, Index count, T elsewhere) {
   alignas(64) T lanes[kLanes<T>];
@@ -64,7 +41,7 @@ template <class T>
 struct LastElements {
   Index offset, count;
   Batch<T> load(const T* row) const { return load_first(row + offset, count); }
-  void store(T* row, const Batch<T>& value) const { store_first(row + offset, count, value); }
+  void store(T* row, const Batch<T>& value) const { store_first(row + offset, value, count); }
   // The value inside the row, `elsewhere` beyond its end.
   Batch<T> keep(const Batch<T>& value, T elsewhere) const { return keep_first(value, count, elsewhere); }
 };
