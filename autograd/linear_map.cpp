@@ -83,7 +83,7 @@ Tensor LinearMap::singular_values(Index count) const {
   const Index all = std::min(rows(), columns());
   expect(count >= -1 && count <= all, line_, "LinearMap::singular_values: there are {}, but {} were asked for", all,
          count);
-  const Tensor values = jnorm::singular_values(dense().to(DType::float64));
+  Tensor values = jnorm::singular_values(dense().to(DType::float64));
   if (count == -1 || count == all) return values;
   return tensor({count}, std::span<const double>(values.values()).first(static_cast<std::size_t>(count)),
                 DType::float64);

@@ -5,6 +5,8 @@
 #include <jnorm/autograd/catalogue.hpp>
 #include <jnorm/autograd/custom.hpp>
 #include <jnorm/autograd/gradcheck.hpp>
+#include <jnorm/autograd/linear_map.hpp>
+#include <jnorm/autograd/norm_jacobian.hpp>
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/parameter.hpp>
 #include <jnorm/autograd/tape.hpp>
@@ -12,6 +14,8 @@
 #include <jnorm/core/device.hpp>
 #include <jnorm/core/dtype.hpp>
 #include <jnorm/core/error.hpp>
+#include <jnorm/core/linear_algebra.hpp>
+#include <jnorm/core/matrix_measures.hpp>
 #include <jnorm/core/operations.hpp>
 #include <jnorm/core/parallel.hpp>
 #include <jnorm/core/pool.hpp>
@@ -29,6 +33,7 @@
 #include <jnorm/layers/norm.hpp>
 #include <jnorm/layers/optimizer.hpp>
 #include <jnorm/layers/placement.hpp>
+#include <jnorm/layers/probe.hpp>
 #include <jnorm/layers/residual.hpp>
 #include <jnorm/layers/schedule.hpp>
 #include <jnorm/layers/state.hpp>
