@@ -12,7 +12,8 @@
 //   y = max(x, 0) - |x| gate(-|x|)          dy/dx = h where x < 0, else 1 - h,  h = gate(-|x|) - |x| gate'(-|x|)
 //
 // What is left is the rounding of |x|^2 in an exponent, a relative error that grows as x^2 ulp and is less than that of
-// x itself being rounded. A gate below the smallest normal number is 0. NaN stays NaN, in x and in dy.
+// x itself being rounded. A gate below the smallest normal number is 0. NaN stays NaN in x, and in dy even where the
+// derivative is 0: dy is multiplied by it.
 
 #include <numbers>
 
@@ -52,9 +53,7 @@ Batch<T> exp_nonpositive(const Batch<T>& x) {
   }
 }
 
-// Both gates are 0 in T at -kFar.
-template <class T>
-constexpr T kFar = T(40);
+constexpr double kFar = 40;  // both gates are 0 at -kFar
 
 template <class T>
 struct Gate {
@@ -130,7 +129,7 @@ struct Gelu {
   // |x|, at most kFar. A NaN as the second operand is what min and max return.
   template <class T>
   static Batch<T> magnitude(const Batch<T>& x) {
-    return xsimd::min(Batch<T>(kFar<T>), xsimd::abs(x));
+    return xsimd::min(Batch<T>(T(kFar)), xsimd::abs(x));
   }
 };
 
