@@ -22,7 +22,8 @@ const char* name_of(const Named<T> (&table)[N], T value) {
   for (const auto& entry : table) {
     if (entry.value == value) return entry.name;
   }
-  fail(ErrorKind::argument, "{}: there is no value {}", table[0].name, static_cast<int>(value));
+  fail(ErrorKind::argument, "value {} has no name; the first that has one is {}", static_cast<int>(value),
+       table[0].name);
 }
 
 // Throws Error(argument): "norm: expected one of layer, rms, none, got "lyer"; did you mean layer?".

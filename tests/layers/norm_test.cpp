@@ -55,5 +55,5 @@ TEST_CASE("norm: an eps that is negative or NaN is refused when the norm is made
 TEST_CASE("norm: names go both ways, and an unknown one is told the nearest") {
   CHECK(norm_kind_from_string(to_string(NormKind::rms)) == NormKind::rms);
   CHECK_THROWS_WITH_AS(norm_kind_from_string("layr"),
-                       "norm: expected one of layer, rms, none, got 'layr'; did you mean layer?", Error);
+                       "norm: expected one of layer, rms, none, got \"layr\"; did you mean layer?", Error);
 }
