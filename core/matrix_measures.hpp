@@ -8,7 +8,7 @@ namespace jnorm {
 
 // Of a square matrix [N, N]. Throw Error(argument) on any other shape.
 double trace(const Tensor& matrix);
-double identity_distance(const Tensor& matrix);  // ||M - I||_F / sqrt(N): 0 for I, about 1 for a random rotation's size
+double identity_distance(const Tensor& matrix);  // ||M - I||_F / sqrt(N): 0 for I, 1 for the zero matrix
 
 // ||a - b||_F / ||b||_F, for tensors of one shape; 0 if both are zero, infinite if only b is.
 double relative_distance(const Tensor& a, const Tensor& b);
