@@ -45,7 +45,7 @@ auto decompose_transposed(const char* operation, const Tensor& a, Vectors vector
 
 template <class T>
 Tensor copy_of(const Shape& shape, const T* values) {
-  const Tensor result = Tensor::uninitialized(shape, dtype_of<T>);
+  Tensor result = Tensor::uninitialized(shape, dtype_of<T>);
   std::copy_n(values, shape.size(), result.output_data<T>());
   return result;
 }
