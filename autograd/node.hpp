@@ -36,6 +36,7 @@ struct Node {
   Kind kind = Kind::operation;
   bool needs_gradient = false;
   bool freed = false;  // its value went back to the pool
+  bool named = false;  // a leaf with a name of its own, the last part of its path
 };
 
 }  // namespace jnorm

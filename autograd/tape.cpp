@@ -56,7 +56,8 @@ Var Tape::add_leaf(Node::Kind kind, Tensor value, std::string_view name, SourceL
   node.value = std::move(value);
   node.output_version = node.value.version();
   node.needs_gradient = kind == Node::Kind::variable;
-  if (!name.empty()) node.path = child_path(current_path_, name);
+  node.named = !name.empty();
+  if (node.named) node.path = child_path(current_path_, name);
   return handle(size_ - 1);
 }
 

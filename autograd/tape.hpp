@@ -103,6 +103,8 @@ class Tape {
   std::span<const Tensor> saved(const Node& node) const { return {saved_.data() + node.first_saved, node.saved_count}; }
   Var var(NodeIndex index);                         // throws Error(argument) if there is no such node
   std::string path_name(std::uint32_t path) const;  // "blocks.3.ffn.norm"
+  const std::string& own_name(std::uint32_t path) const { return paths_[path].name; }  // "norm"
+  std::uint32_t parent_path(std::uint32_t path) const { return paths_[path].parent; }
   std::uint32_t current_path() const { return current_path_; }
   std::span<const ModuleCall> module_calls() const { return calls_; }
   // "layer_norm (blocks.3.ffn.norm, at model.cpp:88)", for messages.

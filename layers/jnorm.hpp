@@ -5,6 +5,7 @@
 #include <jnorm/autograd/catalogue.hpp>
 #include <jnorm/autograd/custom.hpp>
 #include <jnorm/autograd/gradcheck.hpp>
+#include <jnorm/autograd/graph.hpp>
 #include <jnorm/autograd/linear_map.hpp>
 #include <jnorm/autograd/norm_jacobian.hpp>
 #include <jnorm/autograd/ops.hpp>
