@@ -30,6 +30,6 @@ int main() {
     print("  distance of the block from the identity  ", block.distance_to_identity());
     print("  its largest singular values              ", block.singular_values(4));
     print("  of the norm alone                        ", norm.spectral_norm());
-    print("  ffn sublayer: tape's J - J from the parts", frobenius_norm(subtract(ffn.dense(), from_parts)));
+    print("  ffn sublayer: J from the parts, off by   ", relative_distance(from_parts, ffn.dense()));
   }
 }

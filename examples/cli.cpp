@@ -1,0 +1,286 @@
+#include "cli.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <new>
+
+#include <fmt/format.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/core/files.hpp>
+#include <jnorm/core/nearest_word.hpp>
+#include <jnorm/core/parallel.hpp>
+
+#include "config_file.hpp"
+#include "help.hpp"
+#include "system_information.hpp"
+
+namespace jnorm {
+
+namespace {
+
+// A command with its options, in our terms and in CLI11's, which cuts the command line into words for us.
+struct Entry {
+  Command* command = nullptr;
+  CommonFlags common;
+  Flags flags;
+  CLI::App* parser = nullptr;
+  std::vector<CLI::Option*> options;  // beside flags.all()
+};
+
+void add_common_flags(Flags& flags, CommonFlags& common) {
+  flags.group("common options");
+  flags.add("--seed", common.seed, "N", "where all random numbers start");
+  common.threads = thread_count();
+  flags.add("--threads", common.threads, "N", "threads that compute", 1);
+  flags.choice("--device", common.device, {"cpu", "cuda"}, "where it computes");
+  flags.choice("--dtype", common.dtype, std::vector{DType::float32, DType::float64}, "the type of the numbers");
+  flags.add("--out", common.out, "DIR", "write the result into this folder");
+  flags.toggle("--force", common.force, "replace what is there already");
+  flags.add("--config", common.config, "FILE.toml", "take options from a file; the command line wins");
+  flags.toggle("--json", common.json, "print one JSON object instead of text");
+  flags.choice("--progress", common.progress,
+               std::vector{ProgressMode::automatic, ProgressMode::bar, ProgressMode::lines, ProgressMode::none},
+               "how progress is shown; auto: a bar on a terminal, else lines");
+  flags.toggle("--quiet", common.quiet, "say nothing but the result").short_name = "-q";
+  flags.toggle("--verbose", common.verbose, "say more").short_name = "-v";
+}
+
+CLI::Option* register_flag(CLI::App& parser, const Flag& flag) {
+  if (flag.kind == Flag::Kind::positional) return parser.add_option(flag.name);
+  std::string names = flag.short_name.empty() ? flag.name : flag.short_name + "," + flag.name;
+  if (flag.kind == Flag::Kind::option) return parser.add_option(names)->take_last();
+  if (!flag.negation.empty()) names += ",!" + flag.negation;
+  const std::string no_description;
+  return parser.add_flag(names, no_description)->take_last();
+}
+
+// Sets the option; an error's message, which begins with the option's key, gets `before` in front.
+void set_flag(Flag& flag, const std::string& value, const std::string& before, ErrorKind kind) {
+  try {
+    flag.set(value);
+  } catch (const Error& error) {
+    fail(kind, "{}{}", before, error.what());
+  }
+  flag.given = true;
+}
+
+void apply_config_file(Flags& flags, const std::string& path) {
+  for (const Setting& setting : read_config_file(path)) {
+    const std::string where = fmt::format("'{}', line {}: ", path, setting.line);
+    if (setting.key == "config") fail(ErrorKind::file, "{}config: a configuration file names no other", where);
+    Flag* const flag = flags.find_key(setting.key);
+    if (flag == nullptr) {
+      fail(ErrorKind::file, "{}{}: no such key{}", where, setting.key, did_you_mean(setting.key, flags.keys()));
+    }
+    set_flag(*flag, setting.value, where, ErrorKind::file);
+  }
+}
+
+// A configuration file first, so that the command line wins.
+void apply_flags(Entry& entry) {
+  std::vector<Flag>& flags = entry.flags.all();
+  const auto words = [&](std::size_t i) { return entry.options[i]->results(); };
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i].key() != "config" || words(i).empty()) continue;
+    apply_config_file(entry.flags, words(i).back());
+  }
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (words(i).empty()) continue;
+    const std::string value = words(i).back();
+    const std::vector<std::string> names = entry.flags.names();
+    const bool is_option = std::find(names.begin(), names.end(), value) != names.end();
+    expect(flags[i].kind == Flag::Kind::toggle || !is_option, "{}: expected a value, got the option {}", flags[i].name,
+           value);
+    set_flag(flags[i], value, flags[i].kind == Flag::Kind::positional ? "" : "--", ErrorKind::argument);
+  }
+}
+
+void apply_common(const CommonFlags& common, const Flags& flags) {
+  expect(common.device == "cpu", "--device: {} isn't available, {}; use --device cpu", common.device, why_no_cuda());
+  expect(!common.quiet || !common.verbose, "--quiet and --verbose exclude each other");
+  if (flags.given("--threads")) {
+    constexpr Index most = 1024;
+    expect(common.threads <= most, "--threads: expected at most {}, got {}", most, common.threads);
+    set_thread_count(static_cast<int>(common.threads));
+  }
+}
+
+// "--placment=pre" -> "--placment".
+std::string option_name(const std::string& word) { return word.substr(0, word.find('=')); }
+
+// The first word that CLI11 could make nothing of.
+[[noreturn]] void fail_on_extra_word(const CLI::App& root, const std::vector<Entry>& entries) {
+  const auto first_extra = [](const CLI::App& parser) {
+    const std::vector<std::string> words = parser.remaining();
+    const auto dashed = std::find_if(words.begin(), words.end(), [](const auto& w) { return w.starts_with('-'); });
+    return dashed != words.end() ? *dashed : words.empty() ? "" : words.front();
+  };
+  const std::string before = first_extra(root);
+  for (const Entry& entry : entries) {
+    if (!entry.parser->parsed()) continue;
+    const std::vector<std::string> names = entry.flags.names();
+    if (!before.empty() && std::find(names.begin(), names.end(), option_name(before)) != names.end()) {
+      fail(ErrorKind::argument, "{}: options stand after the command: jnorm {} {} ...", option_name(before),
+           entry.command->name(), option_name(before));
+    }
+    const std::string word = before.empty() ? first_extra(*entry.parser) : before;
+    expect(word.starts_with('-'), "{}: unexpected word {}", entry.command->name(), in_quotes(word));
+    fail(ErrorKind::argument, "{}: no such option{}", option_name(word), did_you_mean(option_name(word), names));
+  }
+  std::vector<std::string> commands;
+  for (const Entry& entry : entries) commands.push_back(entry.command->name());
+  if (before.starts_with('-')) {
+    fail(ErrorKind::argument, "{}: no such option{}", before, did_you_mean(before, {"--help", "--version"}));
+  }
+  expect(!before.empty(), "expected a command: {} (jnorm --help says what they do)", joined(commands, ", "));
+  fail(ErrorKind::argument, "{}: no such command{}", before, did_you_mean(before, commands));
+}
+
+// Our words for what CLI11 found wrong.
+[[noreturn]] void fail_on_parse_error(const CLI::ParseError& error, const CLI::App& root,
+                                      const std::vector<Entry>& entries) {
+  const std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    fail_on_extra_word(root, entries);
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    fail(ErrorKind::argument, "{}: expected a value, got none", message.substr(0, message.find(':')));
+  }
+  fail(ErrorKind::argument, "{}", message.substr(0, message.find('\n')));
+}
+
+// CLI11 would take the next word for the value.
+void refuse_empty_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--") return;
+    expect(!word.starts_with("--") || !word.ends_with('='), "{}: expected a value, got none", option_name(word));
+  }
+}
+
+void parse_and_run(const std::vector<std::unique_ptr<Command>>& commands, int argc, char** argv) {
+  CLI::App root;
+  bool wants_version = false;
+  root.add_flag("--version", wants_version);
+  root.require_subcommand(0, 1);
+  std::vector<Entry> entries(commands.size());
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    Entry& entry = entries[i];
+    entry.command = commands[i].get();
+    entry.command->add_flags(entry.flags);
+    add_common_flags(entry.flags, entry.common);
+    entry.parser = root.add_subcommand(entry.command->name());
+    for (const Flag& flag : entry.flags.all()) entry.options.push_back(register_flag(*entry.parser, flag));
+  }
+  const auto chosen = [&]() -> Entry* {
+    const auto found = std::find_if(entries.begin(), entries.end(), [](const Entry& e) { return e.parser->parsed(); });
+    return found == entries.end() ? nullptr : &*found;
+  };
+  try {
+    refuse_empty_values(argc, argv);
+    root.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const Style style = Style::for_stream(stdout);
+    const Entry* const entry = chosen();
+    fmt::print("{}",
+               entry != nullptr ? command_help(*entry->command, entry->flags, style) : program_help(commands, style));
+    return;
+  } catch (const CLI::ParseError& error) {
+    fail_on_parse_error(error, root, entries);
+  }
+  if (wants_version) {
+    fmt::print("{}", version_text());
+    return;
+  }
+  Entry* const entry = chosen();
+  if (entry == nullptr) fail_on_extra_word(root, entries);
+  apply_flags(*entry);
+  apply_common(entry->common, entry->flags);
+  entry->command->run(Session(entry->common, entry->flags));
+}
+
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fail(ErrorKind::io, "can't write to standard output: {}", std::strerror(errno));
+  }
+}
+
+int report(const std::string& message, int code) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{} {}\n", Style::for_stream(stderr).red("jnorm:"), message);
+  return code;
+}
+
+}  // namespace
+
+void Session::show(const std::string& name, const Text& text, const Json& json) const {
+  constexpr int indentation = 2;
+  const std::string object = common_.json ? json().dump(indentation) + "\n" : "";
+  if (!common_.out.empty()) {
+    const std::filesystem::path path(name);
+    write(common_.json ? path.stem().string() + ".json" : name, common_.json ? object : text(Style()));
+  }
+  if (common_.json) {
+    fmt::print("{}", object);
+  } else if (common_.out.empty()) {
+    fmt::print("{}", text(Style::for_stream(stdout)));
+  }
+}
+
+void Session::write(const std::string& name, const std::string& contents) const {
+  std::error_code error;
+  std::filesystem::create_directories(common_.out, error);
+  if (error) fail(ErrorKind::argument, "--out: can't make the folder {}: {}", common_.out, error.message());
+  const std::string path = (std::filesystem::path(common_.out) / name).string();
+  expect(common_.force || !std::filesystem::exists(path), "--out: {} exists already; --force replaces it", path);
+  write_file_atomically(path, contents);
+  note("wrote " + path);
+}
+
+void Session::note(std::string_view line) const {
+  if (!common_.quiet) fmt::print(stderr, "{}\n", line);
+}
+
+void Session::detail(std::string_view line) const {
+  if (common_.verbose) fmt::print(stderr, "{}\n", line);
+}
+
+Progress Session::progress(Progress::Task task) const {
+  return Progress(std::move(task), common_.quiet ? ProgressMode::none : common_.progress, stderr);
+}
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::argument:
+    case ErrorKind::file: return 2;
+    case ErrorKind::state:
+    case ErrorKind::io: return 1;
+    case ErrorKind::check: return 3;
+    case ErrorKind::non_finite: return 4;
+    case ErrorKind::interrupted: return 130;
+  }
+  return 1;
+}
+
+int run_program(const std::vector<std::unique_ptr<Command>>& commands, int argc, char** argv) {
+  try {
+    parse_and_run(commands, argc, argv);
+    finish_output();
+    return 0;
+  } catch (const Error& error) {
+    return report(error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    return report("memory ran out", exit_code(ErrorKind::io));
+  } catch (const std::exception& error) {
+    return report(error.what(), exit_code(ErrorKind::io));
+  }
+}
+
+}  // namespace jnorm

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "cli.hpp"
+
+namespace jnorm {
+
+// The commands, each from the file of its name.
+std::unique_ptr<Command> graph_command();
+std::unique_ptr<Command> info_command();
+std::unique_ptr<Command> lesson_command();
+
+}  // namespace jnorm

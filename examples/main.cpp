@@ -1,0 +1,9 @@
+// The jnorm program: one file for each command; cli.cpp is the frame around them.
+
+#include "commands.hpp"
+
+int main(int argc, char** argv) {
+  std::vector<std::unique_ptr<jnorm::Command>> commands;
+  commands.push_back(jnorm::info_command());
+  return jnorm::run_program(commands, argc, argv);
+}
