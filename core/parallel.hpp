@@ -6,7 +6,8 @@
 
 namespace jnorm {
 
-// The number of threads that kernels called from this thread use. At first the number of cores, or OMP_NUM_THREADS.
+// The number of threads that kernels called from this thread use, itself included. At first the number of cores that
+// the process may use, or OMP_NUM_THREADS.
 int thread_count();
 void set_thread_count(int threads);  // throws Error(argument) if it isn't positive
 

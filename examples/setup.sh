@@ -10,10 +10,10 @@ build_packages=(cmake ninja-build g++ libopenblas-dev libxtensor-dev libxtensor-
                 nlohmann-json3-dev libcli11-dev fortunes)
 # What the test and benchmark programs need besides. Every preset but examples/run's targets uses them.
 test_packages=(doctest-dev libbenchmark-dev)
-# The tsan preset is built by clang, whose OpenMP runtime loads its Archer tool to tell ThreadSanitizer where threads meet.
-tsan_packages=(clang libomp-dev libclang-rt-dev)
+# The tsan preset is built by clang, so that the second compiler sees every source too.
+tsan_packages=(clang libclang-rt-dev)
 # What .ci/run checks the sources with.
-check_packages=(clang-format clang-tidy libomp-dev)
+check_packages=(clang-format clang-tidy)
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
