@@ -36,12 +36,12 @@ Batch<T> polynomial(const std::array<T, N>& coefficients, const Batch<T>& x) {
   return sum;
 }
 
-// e^x for x <= 0. xsimd's exp has more to guard against and takes twice the time in float32.
+// 2^x for x <= 0. xsimd's exp2 has more to guard against, which takes twice the time in float32.
 template <class T>
-Batch<T> exp_nonpositive(const Batch<T>& x) {
+Batch<T> exp2_nonpositive(const Batch<T>& x) {
   if constexpr (std::is_same_v<T, float>) {  // 2^(whole + part), |part| <= 1/2; the polynomial's error is 1.9e-9
     const Batch<float> lowest(-126.0f);
-    const Batch<float> exponent = xsimd::max(lowest, x * Batch<float>(static_cast<float>(std::numbers::log2e)));
+    const Batch<float> exponent = xsimd::max(lowest, x);
     const Batch<float> whole = xsimd::nearbyint(exponent), part = exponent - whole;
     constexpr std::array powers{
         1.0f, 0.6931472057f, 0.2402264689f, 0.05550328777f, 0.009618488995f, 0.001339993114f, 0.0001534580181f};
@@ -49,7 +49,7 @@ Batch<T> exp_nonpositive(const Batch<T>& x) {
     const auto bits = xsimd::bitwise_cast<Batch<std::int32_t>>(mantissa) + (xsimd::to_int(whole) << 23);
     return xsimd::select(exponent <= lowest, Batch<float>(0.0f), xsimd::bitwise_cast<Batch<float>>(bits));
   } else {
-    return xsimd::exp(x);
+    return xsimd::exp2(x);
   }
 }
 
@@ -91,7 +91,7 @@ struct NormalTail<double> {
 struct GeluGate {
   template <class T>
   static Gate<T> at_minus(const Batch<T>& a) {
-    const Batch<T> bell = exp_nonpositive(a * a * Batch<T>(T(-0.5)));
+    const Batch<T> bell = exp2_nonpositive(a * a * Batch<T>(T(-0.5 * std::numbers::log2e)));
     const Batch<T> ratio = polynomial(NormalTail<T>::numerator, a) / polynomial(NormalTail<T>::denominator, a);
     constexpr double scale = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
     return {bell * ratio, bell * Batch<T>(T(scale))};
@@ -102,10 +102,11 @@ struct GeluTanhGate {
   template <class T>
   static Gate<T> at_minus(const Batch<T>& a) {
     constexpr double linear = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715 * linear;
+    constexpr double log2e = std::numbers::log2e;  // exp(-w) = 2^(-w log2(e))
     const Batch<T> square = a * a, one(T(1));
-    const Batch<T> w = a * xsimd::fma(square, Batch<T>(T(cubic)), Batch<T>(T(linear)));
+    const Batch<T> minus_w = a * xsimd::fma(square, Batch<T>(T(-cubic * log2e)), Batch<T>(T(-linear * log2e)));
     const Batch<T> w_slope = xsimd::fma(square, Batch<T>(T(3 * cubic)), Batch<T>(T(linear)));
-    const Batch<T> z = exp_nonpositive(-w), rest = one / (one + z), value = z * rest;
+    const Batch<T> z = exp2_nonpositive(minus_w), rest = one / (one + z), value = z * rest;
     return {value, value * rest * w_slope};
   }
 };
