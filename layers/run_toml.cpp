@@ -52,7 +52,7 @@ char take_escape(std::string_view& text) {
 std::string take_value(std::string_view& text) {
   if (text[0] != '"' && text[0] != '\'') {
     const std::size_t end = std::min(text.find_first_of(" \t#"), text.size());
-    const std::string value(text.substr(0, end));
+    std::string value(text.substr(0, end));
     text.remove_prefix(end);
     return value;
   }

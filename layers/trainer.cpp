@@ -113,8 +113,8 @@ Evaluation Trainer::evaluate() {
 bool Trainer::is_due(Index interval) const { return done() || (interval > 0 && steps_done_ % interval == 0); }
 
 void Trainer::fail_non_finite(std::string_view what, double value, const std::string& where) const {
-  fail(ErrorKind::non_finite, "step {}: {} is {}; {}", steps_done_ + 1, what, to_words(value),
-       where.empty() ? "each of its terms is finite, their sum is not" : where);
+  fail(ErrorKind::non_finite, "step {}: {} is {}; {}; try a lower learning rate or a longer warm-up", steps_done_ + 1,
+       what, to_words(value), where.empty() ? "each of its terms is finite, their sum is not" : where);
 }
 
 Checkpoint Trainer::checkpoint() const {
