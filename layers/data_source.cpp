@@ -4,12 +4,12 @@
 
 namespace jnorm {
 
-Batch DataSource::next(Index size) { return draw_batch(Part::training, training_, size); }
+Batch DataSource::next(Index size) { return draw_batch(Part::training, rng_, size); }
 
 Batch DataSource::validation(Index size, Index number) const {
   expect(number >= 0, "validation: the batch's number must not be negative, but is {}", number);
   if (!has_validation()) fail(ErrorKind::state, "validation: no part of the data is held out");
-  Rng rng = validation_.split(std::to_string(number));
+  Rng rng = rng_.split("validation").split(std::to_string(number));  // whatever was drawn so far
   return draw_batch(Part::validation, rng, size);
 }
 

@@ -35,13 +35,13 @@ class DataSource {
   // size > 0 and number >= 0, and Error(state) if there is no validation part.
   Batch validation(Index size, Index number) const;
 
-  Rng::State state() const { return training_.state(); }
-  void set_state(const Rng::State& state) { training_ = Rng::from_state(state); }
+  Rng::State state() const { return rng_.state(); }
+  void set_state(const Rng::State& state) { rng_ = Rng::from_state(state); }
 
  protected:
   enum class Part { training, validation };
 
-  explicit DataSource(const Rng& rng) : training_(rng.split("training")), validation_(rng.split("validation")) {}
+  explicit DataSource(const Rng& rng) : rng_(rng) {}
   DataSource(const DataSource&) = default;
   DataSource& operator=(const DataSource&) = default;
 
@@ -51,8 +51,7 @@ class DataSource {
  private:
   Batch draw_batch(Part part, Rng& rng, Index size) const;
 
-  Rng training_;
-  Rng validation_;  // never advanced: each batch takes a stream of its own from it
+  Rng rng_;
 };
 
 }  // namespace jnorm

@@ -56,6 +56,23 @@ TEST_CASE("trainer: a step reports its number, the schedule's rate and the norm 
   CHECK(trainer.step().learning_rate == 1e-2);
 }
 
+TEST_CASE("trainer: an update has the schedule's rate") {
+  const auto first_change = [](Index warmup_steps) {
+    RunConfig config = small_run();
+    config.model.dtype = DType::float64;
+    config.training.optimizer = OptimizerKind::sgd;
+    config.training.weight_decay = 0.0;
+    config.training.warmup_steps = warmup_steps;
+    Trainer trainer(config);
+    const Parameter& weight = *trainer.model().parameters().back();
+    const double before = weight.value().at({0, 0});
+    trainer.step();
+    return weight.value().at({0, 0}) - before;
+  };
+  CHECK(first_change(1) != 0.0);
+  CHECK(first_change(4) == doctest::Approx(first_change(1) / 4.0).epsilon(1e-9));
+}
+
 TEST_CASE("trainer: the norm of the gradients is that before clipping, and clipping changes what is learned") {
   RunConfig config = small_run();
   config.training.optimizer = OptimizerKind::sgd;
