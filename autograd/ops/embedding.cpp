@@ -13,7 +13,7 @@ namespace {
 
 struct Embedding : Fused<Embedding> {
   static constexpr Description kDescription{
-      .name = "embedding", .inputs = "table tokens", .formula = "y = table[token]"};
+      .name = "embedding", .inputs = "table tokens", .formula = "y = table[token]", .saved_inputs = 0b10};
 
   void vjp(Pullback& back) const override {
     if (back.wants(0)) {

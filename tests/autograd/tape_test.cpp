@@ -319,3 +319,13 @@ TEST_CASE("tape: a million nodes are swept without recursion") {
   tape.backward(y);
   CHECK(x.gradient().item() == 1.0);
 }
+
+TEST_CASE("tape: backward refuses an embedding whose tokens were changed in place") {
+  Tape tape;
+  const Var table = tape.variable(ones({3, 2}, DType::float64), "table");
+  const std::int32_t tokens[] = {0, 2};
+  const Tensor changed = indices({2}, tokens);
+  const Var y = sum(embedding(table, changed));
+  changed.write_in_place<std::int32_t>()[0] = 1;
+  CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("embedding saved tokens at version"), Error);
+}
