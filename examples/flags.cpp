@@ -111,7 +111,7 @@ Flag& Flags::toggle(std::string name, bool& target, std::string help) {
 
 Flag& Flags::on_or_off(std::string name, bool& target, std::string help) {
   Flag& flag = toggle(std::move(name), target, std::move(help));
-  flag.negation = "--no-" + flag.key();
+  flag.negation = fmt::format("--no-{}", flag.key());
   return flag;
 }
 
@@ -120,7 +120,7 @@ Flag& Flags::setting(const RunSetting& setting, RunConfig& target) {
   const std::string values = setting.choices.empty() ? (setting.quoted ? "TEXT" : "N") : joined(setting.choices, "|");
   Flag& flag = is_truth ? append(Flag::Kind::toggle, "--" + setting.name, "", setting.help, "")
                         : append(Flag::Kind::option, "--" + setting.name, values, setting.help, setting.get(target));
-  if (is_truth) flag.negation = "--no-" + setting.name;
+  if (is_truth) flag.negation = fmt::format("--no-{}", setting.name);
   flag.set = [&setting, &target](const std::string& text) { setting.set(target, text); };
   return flag;
 }

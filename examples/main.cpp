@@ -4,6 +4,7 @@
 
 int main(int argc, char** argv) {
   std::vector<std::unique_ptr<jnorm::Command>> commands;
+  commands.push_back(jnorm::graph_command());
   commands.push_back(jnorm::info_command());
   return jnorm::run_program(commands, argc, argv);
 }

@@ -146,9 +146,8 @@ std::string format_number(double value) {
   const double size = std::abs(value);
   if (value == 0.0) return "0";
   if (size < 1e-3 || size >= 99999.5) return fmt::format("{:.1e}", value);
-  if (size < 0.9995) return fmt::format("{:.3f}", value);
-  if (size < 9.995) return fmt::format("{:.2f}", value);
-  return fmt::format("{:.{}f}", value, size < 99.95 ? 1 : 0);
+  if (size < 9.9995) return fmt::format("{:.3f}", value);
+  return fmt::format("{:.{}f}", value, size < 99.995 ? 2 : size < 999.95 ? 1 : 0);
 }
 
 std::string to_string(ProgressMode mode) {

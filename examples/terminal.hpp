@@ -58,7 +58,7 @@ class Table {
 std::string format_bytes(Index bytes);        // "640 B", "1.5 kB", "20 MB"; 1 kB is 1000 B
 std::string format_count(Index count);        // "12,800"
 std::string format_duration(double seconds);  // "0.3 s", "42 s", "2 min 05 s", "3 h 07 min"
-std::string format_number(double value);      // three significant digits, columns line up: "0.123", "1.2e-05"
+std::string format_number(double value);      // "0.123", "1.234", "12.34", "12345", "1.2e-05"
 
 enum class ProgressMode { automatic, bar, lines, none };
 std::string to_string(ProgressMode mode);  // "auto", "bar", ...

@@ -69,12 +69,14 @@ TEST_CASE("format_duration: seconds, minutes, hours") {
   CHECK(format_duration(1.0 / 0.0) == "?");
 }
 
-TEST_CASE("format_number: three digits, powers of ten only where they are needed") {
+TEST_CASE("format_number: four digits or three decimals, powers of ten only where they are needed") {
   CHECK(format_number(0.0) == "0");
   CHECK(format_number(0.12345) == "0.123");
-  CHECK(format_number(0.99951) == "1.00");
-  CHECK(format_number(-2.345) == "-2.35");
-  CHECK(format_number(99.96) == "100");
+  CHECK(format_number(0.9996) == "1.000");
+  CHECK(format_number(-2.3456) == "-2.346");
+  CHECK(format_number(9.9996) == "10.00");
+  CHECK(format_number(123.45) == "123.5");
+  CHECK(format_number(99999.4) == "99999");
   CHECK(format_number(1.23e-5) == "1.2e-05");
   CHECK(format_number(123'456) == "1.2e+05");
   CHECK(format_number(0.0 / 0.0) == "nan");
@@ -90,9 +92,9 @@ TEST_CASE("Progress: lines say how far, how fast and how long still, at most eve
     p.finish();
   });
   CHECK(text ==
-        "training: 125/300 steps  25.0 steps/s  7.0 s left  loss 2.5\n"
-        "training: 250/300 steps  25.0 steps/s  2.0 s left  loss 2.5\n"
-        "training: 300/300 steps  25.0 steps/s  in 12 s  loss 2.5\n");
+        "training: 125/300 steps  25.00 steps/s  7.0 s left  loss 2.5\n"
+        "training: 250/300 steps  25.00 steps/s  2.0 s left  loss 2.5\n"
+        "training: 300/300 steps  25.00 steps/s  in 12 s  loss 2.5\n");
 }
 
 TEST_CASE("Progress: work of an earlier run doesn't count for the rate") {
@@ -101,7 +103,7 @@ TEST_CASE("Progress: work of an earlier run doesn't count for the rate") {
     now = 10.0;
     p.update(250);
   });
-  CHECK(text == "training: 250/300 steps  5.00 steps/s  10 s left\n");
+  CHECK(text == "training: 250/300 steps  5.000 steps/s  10 s left\n");
 }
 
 TEST_CASE("Progress: slow work is told in seconds a step") {
@@ -139,7 +141,7 @@ TEST_CASE("Progress: on a terminal one line changes, others stand above it, and 
   });
   CHECK(run.out.find("training  ━━━━━━━━━━──────────  2/4 steps") != std::string::npos);
   CHECK(run.out.find("\r\x1b[Khalf\r\n") != std::string::npos);
-  CHECK(run.out.ends_with("4/4 steps  1.00 steps/s  in 4.0 s  done\r\n"));
+  CHECK(run.out.ends_with("4/4 steps  1.000 steps/s  in 4.0 s  done\r\n"));
 }
 
 TEST_CASE("Style: colours on a terminal only, and not with NO_COLOR") {
