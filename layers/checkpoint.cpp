@@ -71,6 +71,26 @@ Checkpoint read(const SafeTensors& file) {
   return checkpoint;
 }
 
+double element_count(const NamedTensors& tensors) {
+  double count = 0.0;
+  for (const auto& [name, tensor] : tensors) count += static_cast<double>(tensor.size());
+  return count;
+}
+
+// A file may claim any sizes: before a model of them is built, its matrices must fit into what the file holds.
+void expect_plausible_size(const Checkpoint& checkpoint, std::string_view name_for_errors) {
+  const TransformerConfig& model = checkpoint.config.model;
+  const auto dim = static_cast<double>(model.dim);
+  const double embeddings = dim * static_cast<double>(model.vocabulary + model.context);
+  const double attention = 4.0 * dim * dim;                                        // query, key, value, output
+  const double feed_forward = 2.0 * dim * static_cast<double>(model.ffn_width());  // up, down
+  const double needed = embeddings + static_cast<double>(model.layers) * (attention + feed_forward);
+  const double found = element_count(checkpoint.weights);
+  if (needed <= found) return;
+  fail(ErrorKind::file, "'{}': a model of its sizes has at least {} weights, but the file holds {}", name_for_errors,
+       needed, found);
+}
+
 }  // namespace
 
 SafeTensors to_safetensors(const Checkpoint& checkpoint) {
@@ -123,6 +143,7 @@ void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_
 
 std::unique_ptr<Transformer> load_model(const std::string& path) {
   const Checkpoint checkpoint = load_checkpoint(path);
+  expect_plausible_size(checkpoint, path);
   auto model = std::make_unique<Transformer>(checkpoint.config.model, Rng(0));
   load_weights(*model, checkpoint, path);
   return model;

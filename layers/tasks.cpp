@@ -32,8 +32,11 @@ class SequenceTask : public DataSource {
  public:
   SequenceTask(std::string_view name, Answer answer, const TaskOptions& options, const Rng& rng)
       : DataSource(rng), name_(name), answer_(answer), length_(options.length), symbols_(options.symbols) {
-    expect(length_ > 0, "task {}: the length must be positive, but is {}", name, length_);
-    expect(symbols_ > 0, "task {}: the number of symbols must be positive, but is {}", name, symbols_);
+    constexpr Index largest = Index{1} << 30;  // tokens and positions are int32
+    expect(length_ > 0 && length_ < largest, "task {}: the length must be positive and below 2^30, but is {}", name,
+           length_);
+    expect(symbols_ > 0 && symbols_ < largest,
+           "task {}: the number of symbols must be positive and below 2^30, but is {}", name, symbols_);
   }
 
   Index vocabulary() const override { return symbols_ + 1; }

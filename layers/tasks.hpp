@@ -37,7 +37,7 @@ const std::vector<std::string>& task_names();
 void expect_task(std::string_view name);  // throws Error(argument) on an unknown one, with the nearest right name
 
 // The task sets the vocabulary and the context. Throws Error(argument) on an unknown name and on sizes that aren't
-// positive.
+// positive or too large.
 std::unique_ptr<DataSource> make_task(std::string_view name, const TaskOptions& options, const Rng& rng);
 
 }  // namespace jnorm

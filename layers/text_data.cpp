@@ -58,8 +58,10 @@ std::string Text::warning() const {
 }
 
 TextData::TextData(Text text, const Options& options, const Rng& rng)
-    : DataSource(rng), text_(std::move(text)), context_(options.context) {
-  expect(context_ > 0, "text data: the context must be positive, but is {}", context_);
+    : DataSource(rng), text_(std::move(text)), hash_(fnv1a(text_.bytes)), context_(options.context) {
+  constexpr Index largest = Index{1} << 31;
+  expect(context_ > 0 && context_ < largest, "text data: the context must be positive and below 2^31, but is {}",
+         context_);
   const double fraction = options.validation_fraction;
   expect(fraction >= 0.0 && fraction < 1.0, "text data: the validation fraction must lie in [0, 1), but is {}",
          fraction);
@@ -76,7 +78,7 @@ TextData::TextData(Text text, const Options& options, const Rng& rng)
 }
 
 std::string TextData::description() const {
-  return fmt::format("text of {} bytes, fnv1a {:016x}", text_.bytes.size(), fnv1a(text_.bytes));
+  return fmt::format("text of {} bytes, fnv1a {:016x}", text_.bytes.size(), hash_);
 }
 
 std::string_view TextData::training_part() const {

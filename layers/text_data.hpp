@@ -35,8 +35,8 @@ class TextData : public DataSource {
     double validation_fraction = 0.1;  // 0: nothing is held out
   };
 
-  // Throws Error(argument) on a context that isn't positive or a fraction outside [0, 1), and Error(file) if either
-  // part has fewer than context + 1 bytes.
+  // Throws Error(argument) on a context that isn't positive and below 2^31, or a fraction outside [0, 1); and
+  // Error(file) if either part has fewer than context + 1 bytes.
   TextData(Text text, const Options& options, const Rng& rng);
 
   Index vocabulary() const override { return kVocabulary; }
@@ -54,6 +54,7 @@ class TextData : public DataSource {
 
  private:
   Text text_;
+  std::uint64_t hash_;
   Index context_;
   Index training_bytes_;
 };

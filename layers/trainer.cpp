@@ -24,7 +24,7 @@ RunConfig fitted(RunConfig config, const DataSource& data) {
 }
 
 std::unique_ptr<DataSource> validated_data(const RunConfig& config) {
-  config.training.validate();
+  config.validate();
   return make_data(config);
 }
 
@@ -52,6 +52,12 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingConfig& training, const 
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+[[noreturn]] void fail_non_finite(Index step, std::string_view what, double value, std::string where) {
+  if (where.empty()) where = "each of its terms is finite, their sum is not";
+  fail(ErrorKind::non_finite, "step {}: {} is {}; {}; try a lower learning rate or a longer warm-up", step, what,
+       to_words(value), where);
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config) : Trainer(config, validated_data(config)) {}
@@ -71,7 +77,8 @@ StepMetrics Trainer::step() {
   tape_.reset();
   const Var loss = cross_entropy(model_(tape_, batch.tokens), batch.targets);
   metrics.loss = loss.item();
-  if (!std::isfinite(metrics.loss)) fail_non_finite("the loss", metrics.loss, describe_non_finite_value(tape_));
+  if (!std::isfinite(metrics.loss))
+    fail_non_finite(steps_done_ + 1, "the loss", metrics.loss, describe_non_finite_value(tape_));
   metrics.gradient_norm = backward(loss);
   metrics.learning_rate = schedule_.learning_rate(steps_done_);
   optimizer_->set_learning_rate(metrics.learning_rate);
@@ -92,7 +99,7 @@ double Trainer::backward(const Var& loss) {
   if (std::isfinite(norm)) return norm;
   const std::string where = describe_non_finite_gradient(loss);
   for (Parameter* parameter : model_.parameters()) parameter->clear_gradient();
-  fail_non_finite("the norm of the gradients", norm, where);
+  fail_non_finite(steps_done_ + 1, "the norm of the gradients", norm, where);
 }
 
 Evaluation Trainer::evaluate() {
@@ -103,7 +110,8 @@ Evaluation Trainer::evaluate() {
     tape_.reset();
     const Var logits = model_(tape_, batch.tokens);
     const double loss = cross_entropy(logits, batch.targets).item();
-    if (!std::isfinite(loss)) fail_non_finite("the validation loss", loss, describe_non_finite_value(tape_));
+    if (!std::isfinite(loss))
+      fail_non_finite(steps_done_, "the validation loss", loss, describe_non_finite_value(tape_));
     mean.loss += loss / static_cast<double>(batches);
     mean.accuracy += accuracy(logits.value(), batch.targets) / static_cast<double>(batches);
   }
@@ -111,11 +119,6 @@ Evaluation Trainer::evaluate() {
 }
 
 bool Trainer::is_due(Index interval) const { return done() || (interval > 0 && steps_done_ % interval == 0); }
-
-void Trainer::fail_non_finite(std::string_view what, double value, const std::string& where) const {
-  fail(ErrorKind::non_finite, "step {}: {} is {}; {}; try a lower learning rate or a longer warm-up", steps_done_ + 1,
-       what, to_words(value), where.empty() ? "each of its terms is finite, their sum is not" : where);
-}
 
 Checkpoint Trainer::checkpoint() const {
   return {.config = config_,

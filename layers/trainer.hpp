@@ -45,7 +45,6 @@ class Trainer {
 
  private:
   bool is_due(Index interval) const;
-  [[noreturn]] void fail_non_finite(std::string_view what, double value, const std::string& where) const;
   double backward(const Var& loss);  // returns the norm of all gradients together, before clipping
 
   RunConfig config_;

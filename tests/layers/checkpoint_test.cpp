@@ -128,6 +128,17 @@ TEST_CASE("checkpoint: a model with another final norm, eps, norm or size is ref
   CHECK(refusal(small_config(), other).find("vocabulary is 13 there, but 14 here") != std::string::npos);
 }
 
+TEST_CASE("checkpoint: sizes beyond what the file holds are refused before a model of them is built") {
+  const TemporaryFolder folder;
+  for (const char* const size : {"run.layers", "run.dim", "run.ffn", "run.context", "vocabulary"}) {
+    CAPTURE(size);
+    SafeTensors file = to_safetensors(small_checkpoint());
+    file.metadata[size] = "2000000000";
+    save_safetensors(folder.file("c"), file);
+    CHECK_THROWS_WITH_AS(load_model(folder.file("c")), doctest::Contains("a model of its sizes has at least "), Error);
+  }
+}
+
 TEST_CASE("checkpoint: a tensor that is missing or not expected is named") {
   Checkpoint checkpoint = small_checkpoint();
   checkpoint.weights.back().first = "tail.weight";

@@ -113,11 +113,12 @@ TEST_CASE("tasks: an unknown name lists the tasks and names the nearest") {
       "task: expected one of copy, reverse, sort, modular_addition, got \"revrse\"; did you mean reverse?", Error);
 }
 
-TEST_CASE("tasks: sizes that aren't positive are refused") {
-  CHECK_THROWS_WITH_AS(make_task("copy", {.length = 0}, Rng(1)), "task copy: the length must be positive, but is 0",
-                       Error);
+TEST_CASE("tasks: sizes that aren't positive, or too large, are refused") {
+  CHECK_THROWS_WITH_AS(make_task("copy", {.length = 0}, Rng(1)),
+                       "task copy: the length must be positive and below 2^30, but is 0", Error);
   CHECK_THROWS_WITH_AS(make_task("sort", {.symbols = -1}, Rng(1)),
-                       "task sort: the number of symbols must be positive, but is -1", Error);
+                       "task sort: the number of symbols must be positive and below 2^30, but is -1", Error);
+  CHECK_THROWS_AS(make_task("copy", {.length = Index{1} << 62}, Rng(1)), Error);
   CHECK_THROWS_WITH_AS(make_task("modular_addition", {.modulus = 0}, Rng(1)),
                        "task modular_addition: the modulus must lie in [1, 4096], but is 0", Error);
 }

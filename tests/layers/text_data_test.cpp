@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -100,7 +101,9 @@ TEST_CASE("text data: a training part shorter than a window is refused with what
 }
 
 TEST_CASE("text data: a context of 0 and fractions outside [0, 1) are refused") {
-  CHECK_THROWS_WITH_AS(data_of("abc", {.context = 0}), "text data: the context must be positive, but is 0", Error);
+  CHECK_THROWS_WITH_AS(data_of("abc", {.context = 0}),
+                       "text data: the context must be positive and below 2^31, but is 0", Error);
+  CHECK_THROWS_AS(data_of("abc", {.context = std::numeric_limits<Index>::max()}), Error);
   CHECK_THROWS_WITH_AS(data_of("abc", {.context = 1, .validation_fraction = 1.0}),
                        "text data: the validation fraction must lie in [0, 1), but is 1", Error);
   CHECK_THROWS_AS(data_of("abc", {.context = 1, .validation_fraction = std::nan("")}), Error);

@@ -210,6 +210,14 @@ TEST_CASE("trainer: a loss that isn't finite names step, operation, module path 
   CHECK(message.find(".cpp:") != std::string::npos);
 }
 
+TEST_CASE("trainer: a validation loss that isn't finite names the step that led there") {
+  RunConfig config = small_run(1);
+  config.training.learning_rate = 1e25;
+  config.training.decay = Decay::constant;
+  Trainer trainer(config);
+  CHECK_THROWS_WITH_AS(trainer.step(), doctest::Contains("step 1: the validation loss is nan; "), Error);
+}
+
 TEST_CASE("trainer: a gradient that isn't finite is an error before the weights change") {
   Trainer trainer(small_run());
   Parameter& weight = *trainer.model().parameters().front();
