@@ -15,6 +15,10 @@ class CaseList {
   void add(std::string operation, std::string variant, DifferentiableFunction function, std::vector<Tensor> inputs) {
     cases_.push_back({std::move(operation), std::move(variant), std::move(function), std::move(inputs)});
   }
+  // The case that was added last is of a norm with this Jacobian.
+  void with_closed_form(std::function<NormJacobian(std::span<const Tensor>)> closed_form) {
+    cases_.back().closed_form = std::move(closed_form);
+  }
 
   // One case a shape, for an operation of one operand.
   void add_unary(const char* operation, Var (*function)(const Var&, SourceLine), Tensor (CaseList::*draw)(const Shape&),
@@ -122,22 +126,29 @@ void add_products(CaseList& list) {
            {list.normal({0, 4}), list.normal({5, 4}), list.normal({5})});
 }
 
+using Tensors = std::span<const Tensor>;
+
 void add_norms(CaseList& list) {
   for (const Shape& shape : {Shape{4, 8}, Shape{1, 1}, Shape{0, 8}, Shape{2, 3, 5}, Shape{6}}) {
     const Shape width{shape.last()};
     const std::string where = to_string(shape);
     list.add("layer_norm", where, [](Vars x) { return layer_norm(x[0], x[1], x[2]); },
              {list.normal(shape), list.normal(width), list.normal(width)});
+    list.with_closed_form([](Tensors x) { return layer_norm_jacobian(x[0], x[1], kNormEps); });
     list.add("rms_norm", where, [](Vars x) { return rms_norm(x[0], x[1]); }, {list.normal(shape), list.normal(width)});
+    list.with_closed_form([](Tensors x) { return rms_norm_jacobian(x[0], x[1], kNormEps); });
   }
   list.add("layer_norm", "without gamma and beta", [](Vars x) { return layer_norm(x[0]); }, {list.normal({3, 6})});
+  list.with_closed_form([](Tensors x) { return layer_norm_jacobian(x[0], {}, kNormEps); });
   list.add("layer_norm", "without beta", [](Vars x) { return layer_norm(x[0], x[1]); },
            {list.normal({3, 6}), list.normal({6})});
   list.add("layer_norm", "without gamma", [](Vars x) { return layer_norm(x[0], {}, x[1]); },
            {list.normal({3, 6}), list.normal({6})});
   list.add("layer_norm", "eps 0.25", [](Vars x) { return layer_norm(x[0], x[1], {}, 0.25); },
            {list.normal({2, 2}), list.normal({2})});
+  list.with_closed_form([](Tensors x) { return layer_norm_jacobian(x[0], x[1], 0.25); });
   list.add("rms_norm", "without gamma", [](Vars x) { return rms_norm(x[0]); }, {list.normal({3, 6})});
+  list.with_closed_form([](Tensors x) { return rms_norm_jacobian(x[0], {}, kNormEps); });
 }
 
 void add_losses(CaseList& list) {
@@ -179,6 +190,16 @@ std::vector<OperationCase> operation_cases(std::uint64_t seed) {
   add_losses(list);
   add_attention(list);
   return list.take();
+}
+
+GradientReport check_operation(const OperationCase& operation, const GradientCheckOptions& options) {
+  GradientReport report = check_gradients(operation.function, operation.inputs, options);
+  if (operation.closed_form) {
+    const NormJacobian closed_form = operation.closed_form(operation.inputs);
+    const auto by_formula = [&](const Tensor& u) { return closed_form.apply_transposed(u); };
+    report.witnesses.push_back(compare_vjp(operation.function, operation.inputs, "closed form", by_formula, options));
+  }
+  return report;
 }
 
 }  // namespace jnorm

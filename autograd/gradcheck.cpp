@@ -16,6 +16,12 @@ constexpr double kSmallestScale = 0.1;
 
 Tensor random_like(const Tensor& x, Rng& rng) { return randn(x.shape(), rng, DType::float64); }
 
+std::vector<Tensor> widened(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> wide;
+  for (const Tensor& input : inputs) wide.push_back(input.to(DType::float64));
+  return wide;
+}
+
 std::vector<Var> record_inputs(Tape& tape, const std::vector<Tensor>& inputs) {
   std::vector<Var> xs;
   xs.reserve(inputs.size());
@@ -158,13 +164,17 @@ std::vector<Tensor> dense_gradients(Tape& tape, const Var& y, std::span<const Va
   return gradients;
 }
 
-void check_order(const DifferentiableFunction& function, const std::vector<Tensor>& inputs, int order,
-                 const GradientCheckOptions& options, Rng& rng, GradientReport& report) {
-  Recording recording;
+void record(Recording& recording, const DifferentiableFunction& function, const std::vector<Tensor>& inputs, Rng& rng) {
   recording.xs = record_inputs(recording.tape, inputs);
   recording.y = function(recording.xs);
   recording.u = random_like(recording.y.value(), rng);
   recording.gradients = dense_gradients(recording.tape, recording.y, recording.xs, recording.u);
+}
+
+void check_order(const DifferentiableFunction& function, const std::vector<Tensor>& inputs, int order,
+                 const GradientCheckOptions& options, Rng& rng, GradientReport& report) {
+  Recording recording;
+  record(recording, function, inputs, rng);
 
   report.witnesses.push_back(
       compare_with_differences(function, inputs, recording, order, options.difference_tolerance));
@@ -205,12 +215,21 @@ GradientReport check_gradients(const DifferentiableFunction& function, const std
                                const GradientCheckOptions& options) {
   expect(options.order >= 1 && options.order <= 3, "check_gradients: order must be 1, 2 or 3, got {}", options.order);
   expect(!inputs.empty(), "check_gradients: it needs at least one input");
-  std::vector<Tensor> wide;
-  for (const Tensor& input : inputs) wide.push_back(input.to(DType::float64));
   Rng rng(options.seed);
   GradientReport report;
-  check_order(function, wide, 1, options, rng, report);
+  check_order(function, widened(inputs), 1, options, rng, report);
   return report;
+}
+
+GradientWitness compare_vjp(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
+                            const std::string& name, const std::function<Tensor(const Tensor&)>& other,
+                            const GradientCheckOptions& options) {
+  Rng rng(options.seed);
+  Recording recording;
+  record(recording, function, widened(inputs), rng);
+  Comparison comparison({.name = name, .order = 1, .error = 0.0, .tolerance = options.exact_tolerance, .worst = ""});
+  comparison.compare(recording.gradients[0], other(recording.u), 0);
+  return comparison.result();
 }
 
 }  // namespace jnorm

@@ -27,7 +27,7 @@ struct GradientCheckOptions {
 
 // One witness's verdict at one order.
 struct GradientWitness {
-  std::string name;  // "central differences", "adjoint", "composed"
+  std::string name;  // "central differences", "adjoint", "composed", "closed form"
   int order = 1;
   double error = 0.0;  // the worst, relative
   double tolerance = 0.0;
@@ -51,7 +51,12 @@ std::string to_string(const GradientReport& report);  // one line a witness
 GradientReport check_gradients(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
                                const GradientCheckOptions& options = {});
 
-// The same for a custom operation, or anything that is called with one to three Vars.
+// One more witness at first order: the vjp of inputs[0] under a random cotangent u against `other`(u).
+GradientWitness compare_vjp(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
+                            const std::string& name, const std::function<Tensor(const Tensor&)>& other,
+                            const GradientCheckOptions& options = {});
+
+// check_gradients for a custom operation, or anything else that is called with a Var.
 template <class Operation>
 requires(!std::is_convertible_v<Operation, DifferentiableFunction>) GradientReport
     check_gradients(const Operation& operation, const std::vector<Tensor>& inputs,

@@ -4,7 +4,12 @@
 
 int main(int argc, char** argv) {
   std::vector<std::unique_ptr<jnorm::Command>> commands;
+  commands.push_back(jnorm::demo_command());
+  commands.push_back(jnorm::train_command());
+  commands.push_back(jnorm::sample_command());
+  commands.push_back(jnorm::probe_command());
   commands.push_back(jnorm::graph_command());
+  commands.push_back(jnorm::check_command());
   commands.push_back(jnorm::info_command());
   return jnorm::run_program(commands, argc, argv);
 }

@@ -1,13 +1,15 @@
 #include "report.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "svg_chart.hpp"
 
-using namespace jnorm;
+namespace jnorm {
 
 namespace {
 
@@ -18,7 +20,8 @@ constexpr std::string_view kStyle = R"(
 }
 body { margin: 2.5rem auto; padding: 0 1.25rem; max-width: 46rem; color: var(--ink); background: var(--page);
        font: 16px/1.6 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+h1 { font-size: 1.7rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 0.5rem; }
 p.note, figcaption, footer { color: var(--soft); font-size: 0.9rem; }
 figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
 svg .axis { stroke: var(--soft); } svg .grid { stroke: var(--line); }
@@ -62,7 +65,11 @@ std::string table(const std::vector<std::string>& head, const std::vector<std::v
   return html + "</tbody></table></div>\n";
 }
 
-std::string number(double value) { return fmt::format("{:.3g}", value); }
+// Three digits; what rounding leaves of a zero is shown as one.
+std::string number(double value) {
+  constexpr double rounding = 1e-14;
+  return std::fabs(value) < rounding ? "0" : fmt::format("{:.3g}", value);
+}
 
 // Means over windows, so that the trend shows through the noise of single batches.
 ChartSeries smoothed(const PlacementRun& run) {
@@ -109,6 +116,22 @@ Chart layer_chart(const DemoResult& result, Chart chart, const Measure& measure)
   return chart;
 }
 
+std::string block_table(const PlacementRun& run) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t layer = 0; layer < run.before.layers.size(); ++layer) {
+    std::vector<std::string> row{std::to_string(layer)};
+    for (const ProbeReport* report : {&run.before, &run.after}) {
+      const JacobianMeasures& jacobian = report->layers[layer].jacobian;
+      for (const double value : {jacobian.identity_distance, jacobian.sigma_max, jacobian.sigma_min}) {
+        row.push_back(number(value));
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return fmt::format("<h3>{}: {}</h3>\n", title_of(run), escape_html(run.placement.formula)) +
+         table({"block", "at start: distance", "σ max", "σ min", "trained: distance", "σ max", "σ min"}, rows);
+}
+
 std::string block_section(const DemoResult& result) {
   const Chart chart =
       layer_chart(result, {"Distance of each block from the identity", "block", "||J - I|| / sqrt(N)", false, {}},
@@ -119,30 +142,13 @@ std::string block_section(const DemoResult& result) {
                     }
                     return values;
                   });
-  std::vector<std::string> head{"block"};
-  for (const PlacementRun& run : result.runs) {
-    for (const char* when : {"start", "trained"}) {
-      head.push_back(fmt::format("{} {}: distance", run.placement.name, when));
-      head.push_back("σ max");
-      head.push_back("σ min");
-    }
-  }
-  std::vector<std::vector<std::string>> rows;
-  for (std::size_t layer = 0; layer < result.runs[0].before.layers.size(); ++layer) {
-    std::vector<std::string> row{std::to_string(layer)};
-    for (const PlacementRun& run : result.runs) {
-      for (const ProbeReport* report : {&run.before, &run.after}) {
-        const JacobianMeasures& jacobian = report->layers[layer].jacobian;
-        row.push_back(number(jacobian.identity_distance));
-        row.push_back(number(jacobian.sigma_max));
-        row.push_back(number(jacobian.sigma_min));
-      }
-    }
-    rows.push_back(std::move(row));
-  }
+  std::string tables;
+  for (const PlacementRun& run : result.runs) tables += block_table(run);
   return "<h2>One block</h2>\n<p>J is the derivative of a block's output by its input, an N by N matrix. Its distance "
-         "from the identity is ||J - I||<sub>F</sub> / √N: 0 for the identity, 1 for the zero matrix.</p>\n" +
-         figure(chart, "Dashed: before training. Solid: after.") + table(head, rows);
+         "from the identity is ||J - I||<sub>F</sub> / √N: 0 for the identity, about 1 where nothing of the input is "
+         "left "
+         "as it was.</p>\n" +
+         figure(chart, "Dashed: before training. Solid: after.") + tables;
 }
 
 std::string depth_section(const DemoResult& result) {
@@ -193,8 +199,8 @@ has the Jacobian
 <math><mrow><mi>N</mi><mo>(</mo><mi>x</mi><mo>+</mo><mi>F</mi><mo>(</mo><mi>x</mi><mo>)</mo><mo>)</mo></mrow></math> has
 <math><mrow><msub><mi>J</mi><mi>N</mi></msub><mo>(</mo><mi>I</mi><mo>+</mo><msub><mi>J</mi><mi>F</mi></msub><mo>)</mo></mrow></math>
 (Post-Norm). Same text, same seed, same starting weights, same recipe.</p>
-<p class="note">One recipe is no law. Depth, initialization, warm-up, optimizer and precision all move these curves; with
-other choices Post-Norm trains as well or better.</p>
+<p class="note">One recipe is no law: neither place of the norm is always better. Depth, initialization, warm-up, optimizer
+and precision all move these curves.</p>
 )";
 
 }  // namespace
@@ -209,3 +215,5 @@ std::string render_report(const DemoResult& result) {
           recipe_section(result);
   return html + "</body>\n</html>\n";
 }
+
+}  // namespace jnorm

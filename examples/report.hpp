@@ -6,17 +6,19 @@
 
 #include <jnorm/layers/probe.hpp>
 
+namespace jnorm {
+
 // What `jnorm demo` found, and the page that shows it.
 
 // One placement's training run, measured before and after.
 struct PlacementRun {
-  jnorm::Placement placement;
+  Placement placement;
   std::vector<double> steps;  // of the training losses
   std::vector<double> losses;
   std::vector<double> evaluation_steps;
   std::vector<double> validation_losses;
-  jnorm::ProbeReport before;
-  jnorm::ProbeReport after;
+  ProbeReport before;
+  ProbeReport after;
 };
 
 struct DemoResult {
@@ -27,3 +29,5 @@ struct DemoResult {
 
 // One HTML page that refers to nothing outside itself. All numbers come from the result.
 std::string render_report(const DemoResult& result);
+
+}  // namespace jnorm

@@ -6,12 +6,14 @@
 
 #include <fmt/format.h>
 
+namespace jnorm {
+
 namespace {
 
 constexpr double kWidth = 720;
 constexpr double kHeight = 320;
 constexpr double kLeft = 64;
-constexpr double kRight = 120;  // room for the series' names at their ends
+constexpr double kRight = 150;  // room for the series' names at their ends
 constexpr double kTop = 16;
 constexpr double kBottom = 48;
 
@@ -159,3 +161,5 @@ std::string escape_html(const std::string& text) {
   }
   return escaped;
 }
+
+}  // namespace jnorm

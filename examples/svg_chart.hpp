@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+namespace jnorm {
+
 // Line charts as SVG text, for pages that refer to nothing outside themselves.
 
 struct ChartSeries {
@@ -25,3 +27,5 @@ std::string render_svg(const Chart& chart);
 
 // &, <, > and quotes as entities.
 std::string escape_html(const std::string& text);
+
+}  // namespace jnorm

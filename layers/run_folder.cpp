@@ -149,4 +149,14 @@ void RunFolder::save(const Checkpoint& checkpoint) {
   save_checkpoint(checkpoint_path(), checkpoint);
 }
 
+std::string checkpoint_of(const std::string& path) {
+  if (!fs::is_directory(path)) {
+    if (!fs::exists(path)) fail(ErrorKind::file, "{}: no such run folder or checkpoint", path);
+    return path;
+  }
+  const std::string checkpoint = path + "/checkpoint.safetensors";
+  if (!fs::exists(checkpoint)) fail(ErrorKind::file, "{}: it holds no checkpoint.safetensors (yet)", path);
+  return checkpoint;
+}
+
 }  // namespace jnorm

@@ -59,4 +59,7 @@ class RunFolder {
   std::unique_ptr<Files> files_;
 };
 
+// The checkpoint that a path means: a run folder's latest, or the file itself. Throws Error(file) if there is none.
+std::string checkpoint_of(const std::string& path);
+
 }  // namespace jnorm

@@ -12,7 +12,7 @@ TEST_CASE("operations: all witnesses agree, first to third order") {
   for (const OperationCase& operation : operation_cases(1)) {
     CAPTURE(operation.operation);
     CAPTURE(operation.variant);
-    const GradientReport report = check_gradients(operation.function, operation.inputs, {.seed = 2, .order = 3});
+    const GradientReport report = check_operation(operation, {.seed = 2, .order = 3});
     CHECK_MESSAGE(report.passed(), to_string(report));
   }
 }

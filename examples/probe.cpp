@@ -1,0 +1,160 @@
+// `jnorm probe`: the derivative of every layer by its input, its parts, and the product through depth.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/core/random.hpp>
+#include <jnorm/layers/checkpoint.hpp>
+#include <jnorm/layers/probe.hpp>
+#include <jnorm/layers/run_folder.hpp>
+#include <jnorm/layers/text_data.hpp>
+
+#include "commands.hpp"
+#include "probe_json.hpp"
+#include "setting_flags.hpp"
+
+namespace jnorm {
+
+namespace {
+
+std::vector<std::string> cells_of(std::string name, const JacobianMeasures& jacobian) {
+  return {std::move(name), format_number(jacobian.identity_distance), format_number(jacobian.sigma_max),
+          format_number(jacobian.sigma_min), fmt::format("{:.1e}", jacobian.decomposition_error)};
+}
+
+std::string layers_table(const ProbeReport& report, const Style& style) {
+  Table table({{"layer"},
+               {"||J - I||/sqrt(N)", Align::right},
+               {"sigma max", Align::right},
+               {"sigma min", Align::right},
+               {"error of parts", Align::right},
+               {"||J_F||/sqrt(N)", Align::right},
+               {"J_N max", Align::right},
+               {"J_N min", Align::right},
+               {"gradient", Align::right},
+               {"mean x^2", Align::right}});
+  for (const LayerReport& layer : report.layers) {
+    std::vector<std::string> row = cells_of(style.bold(std::to_string(layer.layer)), layer.jacobian);
+    row.resize(8);
+    const auto next = static_cast<std::size_t>(layer.layer) + 1;
+    row.push_back(format_number(report.gradient_norms[next]));
+    row.push_back(format_number(report.mean_squares[next]));
+    table.add(std::move(row));
+    for (const SublayerReport& sublayer : layer.sublayers) {
+      std::vector<std::string> parts = cells_of(fmt::format("  {}", sublayer.name), sublayer.jacobian);
+      for (const double value : {sublayer.branch_norm, sublayer.norm_sigma_max, sublayer.norm_sigma_min}) {
+        parts.push_back(format_number(value));
+      }
+      table.add(std::move(parts));
+    }
+  }
+  return table.text(style);
+}
+
+class ProbeCommand final : public Command {
+ public:
+  std::string name() const override { return "probe"; }
+  std::string summary() const override { return "d x_{l+1}/d x_l of every layer, its parts, and their product"; }
+  std::string details() const override {
+    return "Measures a model at its start, or with --from a trained one. J is the derivative of a layer's output by "
+           "its\n"
+           "input from the tape, J_F that of a branch, J_N that of a norm in closed form. Checks for every sublayer "
+           "that\n"
+           "the parts make up J as the placement's formula says, and exits with 3 if they don't.";
+  }
+
+  void add_flags(Flags& flags) override {
+    add_setting_flags(flags, config_, RunSetting::Group::model);
+    flags.group("Input");
+    flags.add("--from", from_, "PATH", "a run folder or a checkpoint to measure instead of a model at its start");
+    flags.add("--tokens", tokens_, "N",
+              "how many positions the Jacobians span; time grows with N^3 (0: --context, or 8)", 0);
+    flags.add("--text", text_, "FILE",
+              "measure on this text's first tokens; without it the input is drawn from N(0, 1)");
+  }
+
+  void run(const Session& session) override {
+    const std::unique_ptr<Transformer> model = make_model(session);
+    Progress progress = session.progress({.what = "measuring", .total = model->config().layers, .unit = "layers"});
+    const Index context = model->config().context;
+    expect(tokens_ <= context, "--tokens: the model's context is {}, got {}", context, tokens_);
+    // A small model's usual context would make matrices of thousands of rows.
+    const Index usual = session.given("--context") ? context : std::min<Index>(context, 8);
+    ProbeOptions options{.context = tokens_ == 0 ? usual : tokens_,
+                         .seed = session.common().seed,
+                         .dtype = session.dtype_or(DType::float64)};
+    options.on_layer = [&](Index done) { progress.update(done); };
+    use_text(options);
+    const ProbeReport report = probe(*model, options);
+    progress.finish();
+
+    const double error = report.largest_decomposition_error();
+    const double tolerance = options.dtype == DType::float64 ? kDecompositionTolerance : kSingleTolerance;
+    const TransformerConfig& config = model->config();
+    session.show(
+        "probe.txt", [&](const Style& style) { return text_of(report, config, error, tolerance, style); },
+        [&] { return to_json(report, config, tolerance); });
+    if (!(error <= tolerance)) {
+      fail(ErrorKind::check, "probe: the Jacobians' parts differ from the whole by {:.2g}, {:.0e} is allowed", error,
+           tolerance);
+    }
+  }
+
+ private:
+  static constexpr double kSingleTolerance = 1e-3;  // float32, over products of thousands of terms
+
+  std::unique_ptr<Transformer> make_model(const Session& session) {
+    if (!from_.empty()) {
+      for (const RunSetting& setting : run_settings()) {
+        expect(setting.group != RunSetting::Group::model || !session.given("--" + setting.name),
+               "--{}: the model comes from {} with its own settings; leave it away", setting.name, from_);
+      }
+      return load_model(checkpoint_of(from_));
+    }
+    config_.model.dtype = DType::float64;
+    return std::make_unique<Transformer>(config_.model, Rng(session.common().seed).split("model"));
+  }
+
+  void use_text(ProbeOptions& options) const {
+    if (text_.empty()) return;
+    const Index length = options.context;
+    const TextData data(Text::from_file(text_), {.context = length, .validation_fraction = 0.0}, Rng(1));
+    const std::string_view bytes = data.text().bytes;
+    std::vector<std::int32_t> tokens;
+    for (const char byte : bytes.substr(0, static_cast<std::size_t>(length) + 1)) {
+      tokens.push_back(static_cast<unsigned char>(byte));
+    }
+    const std::span<const std::int32_t> all(tokens);
+    options.tokens = indices({1, length}, all.first(all.size() - 1));
+    options.targets = indices({1, length}, all.last(all.size() - 1));
+  }
+
+  static std::string text_of(const ProbeReport& report, const TransformerConfig& config, double error, double tolerance,
+                             const Style& style) {
+    const ProductReport& product = report.product;
+    return fmt::format(
+        "{}-Norm, y = {}, J = {}; {} layers, width {}\n\n{}\n"
+        "Through all layers: tr(P)/N {}, median singular value {}, effective rank {}\n"
+        "The gradient at the input is {} times that at the output.\n"
+        "{} J from its parts agrees with the tape's to {:.1e} (allowed: {:.0e})\n",
+        style.bold(config.placement.name), config.placement.formula, config.placement.jacobian, config.layers,
+        config.dim, layers_table(report, style), format_number(product.trace_over_n),
+        format_number(product.median_sigma), format_number(product.effective_rank),
+        format_number(report.gradient_norms.front() / report.gradient_norms.back()),
+        error <= tolerance ? style.green("holds:") : style.red("FAILS:"), error, tolerance);
+  }
+
+  RunConfig config_;
+  std::string from_;
+  std::string text_;
+  Index tokens_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> probe_command() { return std::make_unique<ProbeCommand>(); }
+
+}  // namespace jnorm

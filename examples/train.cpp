@@ -1,0 +1,104 @@
+// `jnorm train`: trains a model on a task or a text, into a run folder.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/layers/training_run.hpp>
+
+#include "commands.hpp"
+#include "interrupt.hpp"
+#include "setting_flags.hpp"
+
+namespace jnorm {
+
+namespace {
+
+std::string status_of(const StepMetrics& metrics) {
+  std::string text = fmt::format("loss {:.4f}", metrics.loss);
+  if (metrics.validation) {
+    text += fmt::format("  validation {:.4f}  accuracy {:.1f}%", metrics.validation->loss,
+                        100.0 * metrics.validation->accuracy);
+  }
+  return text;
+}
+
+class Train final : public Command {
+ public:
+  std::string name() const override { return "train"; }
+  std::string summary() const override { return "trains a model on a built-in task or a text, into a run folder"; }
+  std::string details() const override {
+    return "Writes config.toml, metrics.jsonl and checkpoint.safetensors to the folder --out. A run that was stopped,\n"
+           "by Control-C or otherwise, goes on with --resume DIR under its own configuration, to the same bits.";
+  }
+
+  void add_flags(Flags& flags) override {
+    for (const auto group : {RunSetting::Group::model, RunSetting::Group::data, RunSetting::Group::training}) {
+      add_setting_flags(flags, config_, group);
+    }
+    flags.group("Run");
+    flags.add("--resume", resume_, "DIR", "go on with the run in this folder to its configured end");
+  }
+
+  void run(const Session& session) override {
+    TrainingRun run = make_run(session);
+    Trainer& trainer = run.trainer();
+    if (const std::string warning = trainer.data().warning(); !warning.empty()) session.note("warning: " + warning);
+    if (run.complete()) session.note(fmt::format("the run in {} is complete: nothing to do", run.folder().path()));
+    session.detail(fmt::format("{} parameters, on {}", format_count(trainer.model().parameter_count()),
+                               trainer.data().description()));
+
+    StepMetrics last;
+    {
+      Progress progress = session.progress({.what = "training",
+                                            .total = trainer.config().training.steps,
+                                            .unit = "steps",
+                                            .first = trainer.steps_done()});
+      const InterruptGuard interrupt;
+      run.train(
+          [&](const StepMetrics& metrics) {
+            last = metrics;
+            if (metrics.validation) progress.print(fmt::format("step {}: {}", metrics.step, status_of(metrics)));
+            progress.update(metrics.step, fmt::format("loss {:.4f}", metrics.loss));
+          },
+          &interrupt.requested());
+      progress.finish();
+    }
+    // The folder is the result and holds it already; the summary goes to standard output.
+    if (session.common().json) {
+      fmt::print("{}\n", json_of(run, last).dump(2));
+    } else if (last.step > 0) {
+      fmt::print("{}\nin {}: config.toml, metrics.jsonl, checkpoint.safetensors\n", status_of(last),
+                 run.folder().path());
+    }
+  }
+
+ private:
+  TrainingRun make_run(const Session& session) {
+    if (!resume_.empty()) {
+      expect(session.common().out.empty(), "--resume goes on in its own folder: leave --out away");
+      return TrainingRun::resume(resume_);
+    }
+    expect(!session.common().out.empty(), "--out: say which folder the run shall go to");
+    apply_common_settings(config_, session);
+    return TrainingRun::start(config_, session.common().out,
+                              session.common().force ? Existing::replace : Existing::refuse);
+  }
+
+  static nlohmann::ordered_json json_of(TrainingRun& run, const StepMetrics& last) {
+    nlohmann::ordered_json json{{"folder", run.folder().path()},
+                                {"steps", run.trainer().steps_done()},
+                                {"parameters", run.trainer().model().parameter_count()}};
+    if (last.step > 0) json["last"] = nlohmann::ordered_json::parse(to_json_line(last));
+    return json;
+  }
+
+  RunConfig config_;
+  std::string resume_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> train_command() { return std::make_unique<Train>(); }
+
+}  // namespace jnorm
