@@ -12,7 +12,7 @@ namespace {
 Tensor copy_of(const Tensor& stacked, Index k, const Shape& shape) {
   return dispatch_wide("custom", stacked.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Tensor slice = Tensor::uninitialized(shape, stacked.dtype());
+    Tensor slice = Tensor::uninitialized(shape, stacked.dtype());
     std::copy_n(stacked.data<T>() + k * shape.size(), shape.size(), slice.output_data<T>());
     return slice;
   });

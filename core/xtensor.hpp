@@ -37,7 +37,7 @@ template <class T = double, class Expression>
 Tensor from_xtensor(const xt::xexpression<Expression>& expression) {
   const xt::xarray<T> values = expression.derived_cast();
   std::vector<Index> sizes(values.shape().begin(), values.shape().end());
-  const Tensor result = Tensor::uninitialized(Shape(std::span<const Index>(sizes)), dtype_of<T>);
+  Tensor result = Tensor::uninitialized(Shape(std::span<const Index>(sizes)), dtype_of<T>);
   std::copy(values.begin(), values.end(), result.output_data<T>());
   return result;
 }

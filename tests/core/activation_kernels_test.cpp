@@ -10,12 +10,12 @@ namespace {
 constexpr std::array kActivations{Activation::relu, Activation::gelu, Activation::gelu_tanh};
 
 Tensor activation(Activation op, const Tensor& x) {
-  const Tensor y = garbage_like(x);
+  Tensor y = garbage_like(x);
   cpu().activation(op, x, y);
   return y;
 }
 Tensor derivative(Activation op, const Tensor& x) {
-  const Tensor dx = garbage_like(x);
+  Tensor dx = garbage_like(x);
   cpu().activation_dx(op, full(x.shape(), 1.0, x.dtype()), x, {dx});
   return dx;
 }

@@ -11,13 +11,13 @@ struct Loss {
   Tensor loss, lse;
 };
 Loss cross_entropy(const Tensor& logits, const Tensor& targets) {
-  const Loss result{garbage({}, logits.dtype()), garbage({logits.rows()}, logits.dtype())};
+  Loss result{garbage({}, logits.dtype()), garbage({logits.rows()}, logits.dtype())};
   cpu().cross_entropy(logits, targets, result.loss, result.lse);
   return result;
 }
 // dloss has one element for each cotangent.
 Tensor cross_entropy_dx(const Tensor& dloss, const Tensor& logits, const Tensor& targets) {
-  const Tensor dlogits = garbage(logits.shape().with_leading(dloss.size()), logits.dtype());
+  Tensor dlogits = garbage(logits.shape().with_leading(dloss.size()), logits.dtype());
   cpu().cross_entropy_dx(dloss, logits, targets, cross_entropy(logits, targets).lse, {dlogits});
   return dlogits;
 }

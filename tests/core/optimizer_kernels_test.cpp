@@ -70,7 +70,7 @@ TEST_CASE("adam: coupled weight decay is part of the gradient") {
 TEST_CASE("adam: every element of a long parameter, with any number of threads") {
   const Tensor g = random({70001}, DType::float32, 1), start = random({70001}, DType::float32, 2);
   const auto step = [&] {
-    const Tensor p = start.clone(), m = zeros({70001}), v = zeros({70001});
+    Tensor p = start.clone(), m = zeros({70001}), v = zeros({70001});
     cpu().adam(adam_step(1, 0.1), g, p, m, v);
     return p;
   };

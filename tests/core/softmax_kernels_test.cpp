@@ -6,22 +6,22 @@ using namespace jnorm::test;
 namespace {
 
 Tensor softmax(const Tensor& x) {
-  const Tensor y = garbage_like(x);
+  Tensor y = garbage_like(x);
   cpu().softmax(x, y);
   return y;
 }
 Tensor log_softmax(const Tensor& x) {
-  const Tensor y = garbage_like(x);
+  Tensor y = garbage_like(x);
   cpu().log_softmax(x, y);
   return y;
 }
 Tensor softmax_dx(const Tensor& dy, const Tensor& y) {
-  const Tensor dx = garbage_like(dy);
+  Tensor dx = garbage_like(dy);
   cpu().softmax_dx(dy, y, {dx});
   return dx;
 }
 Tensor log_softmax_dx(const Tensor& dy, const Tensor& y) {
-  const Tensor dx = garbage_like(dy);
+  Tensor dx = garbage_like(dy);
   cpu().log_softmax_dx(dy, y, {dx});
   return dx;
 }
