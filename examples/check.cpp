@@ -152,6 +152,10 @@ class Check final : public Command {
  private:
   std::vector<OperationResult> check_all(const Session& session) const {
     const std::vector<OperationCase> cases = operation_cases(session.common().seed);
+    const bool known = std::any_of(cases.begin(), cases.end(), [&](const OperationCase& operation_case) {
+      return operation_case.operation == operation_;
+    });
+    expect(operation_.empty() || known, "--operation: there is none called '{}'; `jnorm check` lists them", operation_);
     std::vector<OperationResult> results;
     Progress progress =
         session.progress({.what = "checking", .total = static_cast<Index>(cases.size()), .unit = "cases"});
@@ -164,7 +168,6 @@ class Check final : public Command {
                check_operation(operation_case, {.seed = session.common().seed, .order = static_cast<int>(order_)}));
     }
     progress.finish();
-    expect(!results.empty(), "--operation: there is none called '{}'", operation_);
     return results;
   }
 

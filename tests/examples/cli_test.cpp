@@ -9,6 +9,7 @@
 
 #include "cli.hpp"
 #include "examples/child_process.hpp"
+#include "examples/refused.hpp"
 #include "temporary_folder.hpp"
 
 using namespace jnorm;
@@ -45,14 +46,6 @@ Finished run_doing(const Doing::Work& work, const std::vector<std::string>& argu
 
 Finished run_throwing(ErrorKind kind) {
   return run_doing([kind](const Session&, const Doing&) { throw Error(kind, "something"); });
-}
-
-// One line on standard error, nothing on standard output, exit code 2.
-void check_refused(const std::vector<std::string>& arguments, const std::string& message) {
-  const Finished run = run_jnorm(arguments);
-  CHECK(run.err == "jnorm: " + message + "\n");
-  CHECK(run.out == "");
-  CHECK(run.exit_code == 2);
 }
 
 }  // namespace

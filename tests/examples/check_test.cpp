@@ -1,0 +1,29 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/child_process.hpp"
+#include "examples/refused.hpp"
+
+TEST_CASE("jnorm check: every operation passes every witness, and the JSON object says so") {
+  const Finished run = run_jnorm({"check", "--json", "--progress", "none"});
+  CHECK(run.exit_code == 0);
+  const auto report = nlohmann::json::parse(run.out);
+  CHECK(report["passed"] == true);
+  CHECK(report["operations"].size() > 25);
+  for (const auto& operation : report["operations"]) {
+    for (const auto& witness : operation["witnesses"]) CHECK(witness["error"] <= witness["tolerance"]);
+  }
+}
+
+TEST_CASE("jnorm check: the norms are also checked against their closed form") {
+  const auto report = nlohmann::json::parse(run_jnorm({"check", "--operation", "layer_norm", "--json"}).out);
+  const auto& witnesses = report["operations"][0]["witnesses"];
+  CHECK(std::any_of(witnesses.begin(), witnesses.end(), [](const auto& w) { return w["name"] == "closed form"; }));
+}
+
+TEST_CASE("jnorm check: an unknown operation and an order out of range are refused") {
+  check_refused({"check", "--operation", "layernorm"},
+                "--operation: there is none called 'layernorm'; `jnorm check` lists them");
+  check_refused({"check", "--order", "4"}, "--order: expected 1, 2 or 3, got 4");
+}

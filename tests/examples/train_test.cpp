@@ -1,0 +1,132 @@
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <jnorm/core/files.hpp>
+
+#include "examples/child_process.hpp"
+#include "examples/refused.hpp"
+#include "temporary_folder.hpp"
+
+using namespace jnorm;
+
+namespace {
+
+// A small model on the copy task, into `folder`.
+std::vector<std::string> train(const std::string& folder, std::vector<std::string> more = {}) {
+  std::vector<std::string> words{"train", "--task",  "copy", "--layers", "1", "--dim", "8",    "--heads",
+                                 "2",     "--steps", "20",   "--batch",  "4", "--out", folder, "--checkpoint-every",
+                                 "5",     "-q"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// Waits until the child has made the file, or has ended.
+void await_file(const std::string& path, pid_t child) {
+  while (!std::filesystem::exists(path)) {
+    REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
+    usleep(1000);
+  }
+}
+
+std::string without_times(const std::string& metrics) {
+  std::string kept;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    auto object = nlohmann::ordered_json::parse(line);
+    object.erase("seconds");
+    object.erase("tokens_per_second");
+    kept += object.dump() + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+TEST_CASE("jnorm train: a run folder holds configuration, metrics and a checkpoint") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  CHECK(run_jnorm(train(run)).exit_code == 0);
+  CHECK(read_file(run + "/config.toml").find("steps = 20\n") != std::string::npos);
+  CHECK(std::filesystem::exists(run + "/checkpoint.safetensors"));
+  const std::string metrics = read_file(run + "/metrics.jsonl");
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 20);
+}
+
+TEST_CASE("jnorm train: --json prints one object, of the last step") {
+  const TemporaryFolder folder;
+  const Finished run = run_jnorm(train(folder.file("run"), {"--json"}));
+  CHECK(nlohmann::json::parse(run.out)["last"]["step"] == 20);
+}
+
+TEST_CASE("jnorm train: a run that was killed goes on to the same bits as one that wasn't") {
+  const TemporaryFolder folder;
+  const std::string whole = folder.file("whole");
+  const std::string killed = folder.file("killed");
+  const std::vector<std::string> longer{"--steps", "400"};
+  REQUIRE(run_jnorm(train(whole, longer)).exit_code == 0);
+
+  const pid_t child = fork();
+  if (child == 0) child_process::become_jnorm(train(killed, longer), {});
+  await_file(killed + "/checkpoint.safetensors", child);
+  kill(child, SIGKILL);
+  child_process::exit_code_of(child);
+
+  CHECK(run_jnorm({"train", "--resume", killed, "-q"}).exit_code == 0);
+  CHECK(read_file(killed + "/checkpoint.safetensors") == read_file(whole + "/checkpoint.safetensors"));
+  CHECK(without_times(read_file(killed + "/metrics.jsonl")) == without_times(read_file(whole + "/metrics.jsonl")));
+}
+
+TEST_CASE("jnorm train: Control-C writes a checkpoint and exits with 130") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const pid_t child = fork();
+  if (child == 0) child_process::become_jnorm(train(run, {"--steps", "1000000"}), {});
+  await_file(run + "/metrics.jsonl", child);
+  kill(child, SIGINT);
+  CHECK(child_process::exit_code_of(child) == 130);
+  CHECK(std::filesystem::exists(run + "/checkpoint.safetensors"));
+}
+
+TEST_CASE("jnorm train: an existing folder is refused, and --force replaces it") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  REQUIRE(run_jnorm(train(run)).exit_code == 0);
+  const std::string before = read_file(run + "/metrics.jsonl");
+  CHECK(run_jnorm(train(run)).exit_code == 2);
+  CHECK(read_file(run + "/metrics.jsonl") == before);
+  CHECK(run_jnorm(train(run, {"--force"})).exit_code == 0);
+}
+
+TEST_CASE("jnorm train: a loss that isn't finite names where it began and exits with 4") {
+  const TemporaryFolder folder;
+  const Finished run =
+      run_jnorm(train(folder.file("run"), {"--learning-rate", "1e30", "--optimizer", "sgd", "--clip-norm", "0"}));
+  CHECK(run.exit_code == 4);
+  CHECK(run.err.find(".cpp:") != std::string::npos);
+}
+
+TEST_CASE("jnorm train: bad values are refused in one line, and nothing is written") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  check_refused(train(run, {"--heads", "3"}), "heads: 3 don't divide dim 8");
+  check_refused(train(run, {"--learning-rate", "nan"}),
+                "learning-rate: expected a finite number that isn't negative, got nan");
+  check_refused({"train"}, "--out: say which folder the run shall go to");
+  CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("jnorm train: a text that is too short says how many bytes it needs") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("text")) << std::string(16, 'a');
+  const Finished run = run_jnorm({"train", "--text", folder.file("text"), "--context", "16", "--validation-fraction",
+                                  "0", "--out", folder.file("run")});
+  CHECK(run.exit_code == 2);
+  CHECK(run.err.find("17") != std::string::npos);
+  CHECK(run.err.find("16") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder.file("run")));
+}
