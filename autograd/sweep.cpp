@@ -42,9 +42,11 @@ Sweep::Sweep(Tape& tape, NodeIndex to, std::span<const NodeIndex> sources, const
   } else {
     mark_between(sources);
   }
+  ++tape.sweeps_under_way_;
 }
 
 Sweep::~Sweep() {
+  --tape_.sweeps_under_way_;
   for (std::size_t i = 0; i < memory_->live.size(); ++i) {
     if (memory_->live[i] != 0) memory_->slots[i] = Tensor();
   }
@@ -106,16 +108,16 @@ void Sweep::check_saved_values() const {
       if (input.freed || input.value.version() == node.input_versions[j]) continue;
       fail(ErrorKind::state,
            "{}: {} saved {} at version {}, but {} is now at version {}: it was changed in place at {} before {}; copy "
-           "it first, or change it afterwards ({}, at {})",
+           "it first, or change it afterwards ({})",
            what_, description.name, input_name(description, j), node.input_versions[j], input_name(description, j),
-           input.value.version(), input.value.changed_at(), what_, tape_.path_name(node.path), node.line);
+           input.value.version(), input.value.changed_at(), what_, tape_.place(node));
     }
     if (description.saves_output && node.value.version() != node.output_version) {
       fail(ErrorKind::state,
            "{}: {} saved its output at version {}, but it is now at version {}: it was changed in place at {} before "
-           "{}; copy it first ({}, at {})",
+           "{}; copy it first ({})",
            what_, description.name, node.output_version, node.value.version(), node.value.changed_at(), what_,
-           tape_.path_name(node.path), node.line);
+           tape_.place(node));
     }
   }
 }

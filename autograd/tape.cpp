@@ -31,7 +31,7 @@ Index copies_of(const Tensor& cotangent, const Tensor& y) { return cotangent.ran
 
 Tape::Tape() { paths_.push_back({.parent = 0, .name = "", .children = {}}); }
 
-Tape::~Tape() { reset(); }
+Tape::~Tape() { forget(); }
 
 Var Tape::var(NodeIndex index) {
   expect(index < size_, "tape: there is no node {}, it has {}", index, size_);
@@ -120,6 +120,34 @@ Var Tape::record_node(const Operation* operation, std::span<const Var> inputs, T
   return handle(size_ - 1);
 }
 
+// Parameters' gradients go into a sweep's slots as they are, so that a matrix product can add to them in place. They
+// come back also when an operation throws.
+class Tape::Loan {
+ public:
+  Loan(Tape& tape, Sweep& sweep) : tape_(tape), sweep_(sweep) {
+    for_each([](Tensor& slot, Parameter& parameter) { slot = std::move(parameter.gradient_); });
+  }
+  ~Loan() {
+    for_each([](Tensor& slot, Parameter& parameter) {
+      const Tensor meanwhile = std::exchange(parameter.gradient_, std::move(slot));  // from a backward in a hook
+      if (meanwhile.defined()) parameter.add_gradient(meanwhile);
+    });
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+ private:
+  template <class Move>
+  void for_each(const Move& move) {
+    for (const auto& [parameter, leaf] : tape_.parameter_leaves_) {
+      if (sweep_.contains(leaf)) move(sweep_.slot(leaf), *parameter);
+    }
+  }
+
+  Tape& tape_;
+  Sweep& sweep_;
+};
+
 void Tape::backward(const Var& y, const BackwardOptions& options, SourceLine line) {
   expect_mine(y, "backward");
   const Tensor cotangent = seed_for(y.value(), options.cotangent, "backward", line);
@@ -129,24 +157,11 @@ void Tape::backward(const Var& y, const BackwardOptions& options, SourceLine lin
     fail(ErrorKind::state, "backward: {} depends on no variable or trainable parameter (at {})", describe(y.index()),
          line);
   }
+  if (options.free_values) expect_no_sweep("backward", "free values", line);
   Sweep sweep(*this, y.index(), {}, "backward", line);
   sweep.check_saved_values();
-
-  // Parameters' gradients go in as they are, so that a matrix product can add to them in place.
-  const auto lend = [&](const Parameter* key, NodeIndex leaf) {
-    auto& gradient = const_cast<Parameter*>(key)->gradient_;
-    if (sweep.contains(leaf)) std::swap(sweep.slot(leaf), gradient);
-  };
-  struct Return {  // also when an operation throws
-    Tape& tape;
-    decltype(lend)& swap_back;
-    ~Return() {
-      for (const auto& [parameter, leaf] : tape.parameter_leaves_) swap_back(parameter, leaf);
-    }
-  };
-  for (const auto& [parameter, leaf] : parameter_leaves_) lend(parameter, leaf);
   {
-    const Return give_back{*this, lend};
+    const Loan loan(*this, sweep);
     sweep.reverse(cotangent, 0, options.observe, options.free_values);
   }
 
@@ -195,8 +210,12 @@ std::vector<Var> Tape::recorded_gradients(const Var& y, std::span<const Var> xs,
     sources.push_back(x.index());
   }
   if (sources.empty()) return {};
-  const Var seed =
-      cotangent.defined() ? cotangent : constant(seed_for(y.value(), {}, "recorded_gradients", line), "", line);
+  if (cotangent.defined()) expect_mine(cotangent, "recorded_gradients");
+  const Tensor seed_value =
+      seed_for(y.value(), cotangent.defined() ? cotangent.value() : Tensor(), "recorded_gradients", line);
+  expect(seed_value.rank() == y.rank(), line, "recorded_gradients: one cotangent of shape {} is expected, got {}",
+         y.shape(), seed_value.shape());
+  const Var seed = cotangent.defined() ? cotangent : constant(seed_value, "", line);
   Sweep sweep(*this, y.index(), sources, "recorded_gradients", line);
   sweep.check_saved_values();
 
@@ -235,6 +254,13 @@ Tensor Tape::push_forward(const Var& y, const Var& x, const Tensor& tangent, Sou
 }
 
 void Tape::reset(SourceLine line) {
+  expect_no_sweep("reset", "forget the nodes", line);
+  forget();
+  ++generation_;
+  reset_at_ = line;
+}
+
+void Tape::forget() {
   for (NodeIndex i = 0; i < size_; ++i) mutable_node(i) = Node();
   size_ = 0;
   operation_bytes_ = 0;
@@ -243,8 +269,12 @@ void Tape::reset(SourceLine line) {
   kept_alive_.clear();
   parameter_leaves_.clear();
   calls_.clear();
-  ++generation_;
-  reset_at_ = line;
+}
+
+void Tape::expect_no_sweep(const char* call, const char* what, SourceLine line) const {
+  if (sweeps_under_way_ == 0) return;
+  fail(ErrorKind::state, "{}: it can't {} while a sweep of this tape is under way; wait until it is done (at {})", call,
+       what, line);
 }
 
 void Tape::fail_stale() const {
@@ -298,8 +328,12 @@ std::string Tape::describe(NodeIndex index) const {
                            : node.kind == Node::Kind::variable  ? "variable"
                            : node.kind == Node::Kind::parameter ? "parameter"
                                                                 : "constant";
+  return fmt::format("{} ({})", name, place(node));
+}
+
+std::string Tape::place(const Node& node) const {
   const std::string path = path_name(node.path);
-  return fmt::format("{} ({}{}at {})", name, path, path.empty() ? "" : ", ", node.line);
+  return fmt::format("{}{}at {}", path, path.empty() ? "" : ", ", node.line);
 }
 
 NodeIndex Tape::first_non_finite() const {

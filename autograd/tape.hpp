@@ -20,7 +20,8 @@ struct BackwardOptions {
   Tensor cotangent = {};
   // Give the recorded values back to the pool as the sweep passes them. The tape can't be swept again then.
   bool free_values = false;
-  // Called for every node that has a gradient, in reverse order, when that gradient is complete.
+  // Called for every node that has a gradient, in reverse order, when that gradient is complete. It may record on the
+  // tape and sweep it; reset() and free_values are refused meanwhile.
   std::function<void(NodeIndex, const Tensor&)> observe = {};
 };
 
@@ -89,7 +90,7 @@ class Tape {
   // J applied to a tangent of x: what y changes by. Both may have a leading axis of K.
   Tensor push_forward(const Var& y, const Var& x, const Tensor& tangent, SourceLine line = SourceLine::here());
 
-  // Forgets all nodes and keeps the memory. Gradients of parameters stay.
+  // Forgets all nodes and keeps the memory. Gradients of parameters stay. Throws Error(state) from inside a sweep.
   void reset(SourceLine line = SourceLine::here());
 
   // Modules open a scope around what they record, and report their output; that makes these two exact. A module called
@@ -109,6 +110,7 @@ class Tape {
   std::span<const ModuleCall> module_calls() const { return calls_; }
   // "layer_norm (blocks.3.ffn.norm, at model.cpp:88)", for messages.
   std::string describe(NodeIndex index) const;
+  std::string place(const Node& node) const;  // "blocks.3.ffn.norm, at model.cpp:88"
   // The first recorded value that holds a NaN or an infinity, or kNone.
   NodeIndex first_non_finite() const;
 
@@ -116,6 +118,7 @@ class Tape {
   friend class Var;
   friend class ModuleScope;
   friend class Sweep;
+  class Loan;
 
   static constexpr int kChunkBits = 10;
   static constexpr NodeIndex kChunkMask = (1u << kChunkBits) - 1;
@@ -139,6 +142,8 @@ class Tape {
   }
   [[noreturn]] void fail_stale() const;
   void expect_mine(const Var& var, const char* what) const;
+  void expect_no_sweep(const char* call, const char* what, SourceLine line) const;
+  void forget();
 
   std::uint32_t child_path(std::uint32_t parent, std::string_view name);
   const ModuleCall& find_call(std::string_view module_path, int call) const;
@@ -156,7 +161,7 @@ class Tape {
   std::vector<Tensor> saved_;
   std::vector<Tensor> kept_gradients_;
   std::vector<std::shared_ptr<const void>> kept_alive_;
-  std::vector<std::pair<const Parameter*, NodeIndex>> parameter_leaves_;  // sorted by address
+  std::vector<std::pair<Parameter*, NodeIndex>> parameter_leaves_;  // sorted by address
 
   std::vector<Path> paths_;
   std::uint32_t current_path_ = 0;
@@ -168,6 +173,7 @@ class Tape {
     std::vector<Tensor> slots;
   };
   std::vector<std::unique_ptr<SweepMemory>> idle_sweep_memory_;
+  int sweeps_under_way_ = 0;
 };
 
 // Names what is recorded while it lives: the path of the enclosing scopes, joined by dots.

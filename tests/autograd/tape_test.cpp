@@ -44,6 +44,7 @@ TEST_CASE("tape: expressions of one value alias nothing") {
   CHECK(derivative([](const Var& a) { return a + 2.0 * a; }) == 3.0);
   CHECK(derivative([](const Var& a) { return a - a; }) == 0.0);
   CHECK(derivative([](const Var& a) { return 2.0 * a - a; }) == 1.0);
+  CHECK(derivative([](const Var& a) { return 2.0 * a + a; }) == 3.0);
   CHECK(derivative([](const Var& a) { return a * a * 3.0; }) == 6.0);
   CHECK(derivative([](const Var& a) { return a / a; }) == 0.0);
 }
@@ -55,6 +56,24 @@ TEST_CASE("tape: a broadcast operand's gradient has the operand's shape") {
   tape.backward(sum(a * b));
   CHECK(a.gradient().shape() == Shape{1});
   CHECK(a.gradient().item() == 20.0);
+}
+
+TEST_CASE("tape: whatever broadcasts, gradients have their operands' shapes") {
+  struct Pair {
+    Shape a, b;
+    double da, db;  // an element's gradient of sum(a + b): how often it is repeated
+  };
+  for (const Pair& pair : {Pair{{4, 1}, {1, 4}, 4, 4}, Pair{{3, 4}, {1, 4}, 1, 3}, Pair{{}, {2}, 2, 1},
+                           Pair{{2, 1}, {1, 3}, 3, 2}, Pair{{3}, {2, 1, 3}, 2, 1}}) {
+    Tape tape;
+    const Var a = tape.variable(ones(pair.a, DType::float64));
+    const Var b = tape.variable(ones(pair.b, DType::float64));
+    tape.backward(sum(a + b));
+    CHECK(a.gradient().shape() == pair.a);
+    CHECK(b.gradient().shape() == pair.b);
+    CHECK(a.gradient().values() == full(pair.a, pair.da).values());
+    CHECK(b.gradient().values() == full(pair.b, pair.db).values());
+  }
 }
 
 TEST_CASE("tape: backward adds to what is there") {
@@ -138,6 +157,48 @@ TEST_CASE("tape: a saved value that was changed in place stops backward before i
   CHECK_THROWS_AS(a.gradient(), Error);
 }
 
+TEST_CASE("tape: a change through another shape of a saved value is noticed") {
+  Tape tape;
+  const Var a = tape.variable(vector({1, 2, 3}));
+  const Var c = square(a);
+  reshape(a, {3, 1}).value().write_in_place<double>()[1] = 3.3;
+  CHECK_THROWS_WITH_AS(tape.backward(sum(c)), doctest::Contains("square saved x at version 0, but x is now at version"),
+                       Error);
+}
+
+TEST_CASE("tape: outside of modules an error about a saved value gives the line alone") {
+  Tape tape;
+  const Var a = tape.variable(vector({1}));
+  const Var c = square(a);
+  a.value().write_in_place<double>()[0] = 2.0;
+  CHECK_THROWS_WITH_AS(tape.backward(c), doctest::Contains("or change it afterwards (at tape_test.cpp:"), Error);
+}
+
+TEST_CASE("tape: a parameter that changed after recording is an error, and recorded again it has the new gradient") {
+  Parameter w("w", vector({1}));
+  Tape tape;
+  const auto cube = [&] {
+    const Var x = tape.parameter(w);
+    return x * x * x;
+  };
+  const Var stale = cube();
+  w.value().write_in_place<double>()[0] = 2.0;  // as an optimizer does
+  CHECK_THROWS_AS(tape.backward(stale), Error);
+  tape.reset();
+  tape.backward(cube());
+  CHECK(w.gradient().item() == 12.0);
+}
+
+TEST_CASE("tape: another value of a parameter leaves what is recorded, and its gradient, as they were") {
+  Parameter w("w", vector({1}));
+  Tape tape;
+  const Var x = tape.parameter(w);
+  const Var y = x * x * x;
+  w.set_value(vector({2}));
+  tape.backward(y);
+  CHECK(w.gradient().item() == 3.0);
+}
+
 TEST_CASE("tape: a changed value that no derivative reads does no harm") {
   Tape tape;
   const Var a = tape.variable(vector({1, 2}));
@@ -178,6 +239,53 @@ TEST_CASE("tape: backward from something that depends on no variable is an error
   Tape tape;
   CHECK_THROWS_WITH_AS(tape.backward(tape.constant(vector({1})) * 2.0), doctest::Contains("depends on no variable"),
                        Error);
+}
+
+TEST_CASE("tape: a hook may record gradients and differentiate them") {
+  Tape tape;
+  const Var x = tape.variable(vector({2}));
+  const Var y = square(x) * x;
+  std::vector<double> second;
+  const auto differentiate_twice = [&](NodeIndex, const Tensor&) {
+    const Var first = tape.recorded_gradients(y, {&x, 1})[0];
+    second.push_back(tape.gradients(first, {&x, 1})[0].item());
+  };
+  tape.backward(y, {.cotangent = {}, .free_values = false, .observe = differentiate_twice});
+  CHECK(second == std::vector<double>{12, 12, 12});  // 6 x, at y, at the square, and at x
+  CHECK(x.gradient().item() == 12.0);                // 3 x^2
+}
+
+TEST_CASE("tape: a backward in a hook adds to parameters and variables what it would add alone") {
+  Parameter w("w", vector({2}));
+  Tape tape;
+  const Var x = tape.variable(vector({5}));
+  const Var p = tape.parameter(w);
+  const Var y = square(p) * x + p;
+  for (NodeIndex where = 0; where <= y.index(); ++where) {
+    w.clear_gradient();
+    const auto again = [&](NodeIndex node, const Tensor&) {
+      if (node == where) tape.backward(y);
+    };
+    tape.backward(y, {.cotangent = {}, .free_values = false, .observe = again});
+    CHECK(w.gradient().item() == 42.0);  // twice 2 p x + 1
+    CHECK(x.gradient().item() == 8.0 * (where + 1.0));
+  }
+}
+
+TEST_CASE("tape: a hook can neither reset the tape nor free its values") {
+  Parameter w("w", vector({2}));
+  Tape tape;
+  const Var y = square(tape.parameter(w));
+  const auto backward_with = [&](const std::function<void()>& call) {
+    tape.backward(y, {.cotangent = {}, .free_values = false, .observe = [&](NodeIndex, const Tensor&) { call(); }});
+  };
+  CHECK_THROWS_WITH_AS(backward_with([&] { tape.reset(); }), doctest::Contains("while a sweep of this tape is under"),
+                       Error);
+  CHECK_THROWS_WITH_AS(backward_with([&] { tape.backward(y, {.cotangent = {}, .free_values = true, .observe = {}}); }),
+                       doctest::Contains("backward: it can't free values while a sweep"), Error);
+  tape.backward(y);
+  CHECK(w.gradient().item() == 4.0);
+  tape.reset();
 }
 
 TEST_CASE("tape: gradients of chosen nodes touch no variable and no parameter") {
@@ -226,6 +334,20 @@ TEST_CASE("tape: recorded gradients can be differentiated again") {
   CHECK(first.item() == 12.0);
   CHECK(second.item() == 12.0);
   CHECK(third.item() == 6.0);
+}
+
+TEST_CASE("tape: recorded gradients refuse a cotangent of another shape, dtype or tape") {
+  Tape tape;
+  Tape other;
+  const Var x = tape.variable(vector({1, 2}));
+  const Var y = square(x);
+  const auto refused = [&](const Var& cotangent, const char* message) {
+    CHECK_THROWS_WITH_AS(tape.recorded_gradients(y, {&x, 1}, cotangent), doctest::Contains(message), Error);
+  };
+  refused(tape.constant(vector({1, 2, 3})), "recorded_gradients: the cotangent's shape must be [2]");
+  refused(tape.constant(ones({3, 2}, DType::float64)), "recorded_gradients: one cotangent of shape [2] is expected");
+  refused(tape.constant(tensor({1, 2})), "recorded_gradients: y is float64, but its cotangent is float32");
+  refused(other.constant(vector({1, 2})), "recorded_gradients: got a value that another tape recorded");
 }
 
 TEST_CASE("tape: second and third derivatives through a fused LayerNorm are right") {
@@ -285,6 +407,26 @@ TEST_CASE("tape: the first non-finite value is found in the order of recording")
   const Var bad = log(x);
   const Var worse = bad * 2.0;
   CHECK(worse.tape().first_non_finite() == bad.index());
+}
+
+TEST_CASE("tape: a running loss keeps no graph alive") {
+  Tape tape;
+  Parameter w("w", ones({4}, DType::float64));
+  double running_loss = 0.0;
+  const auto step = [&] {
+    tape.reset();
+    const Var loss = sum(square(tape.parameter(w)));
+    tape.backward(loss);
+    w.clear_gradient();
+    running_loss += loss.item();
+  };
+  step();
+  const NodeIndex nodes = tape.size();
+  const std::int64_t bytes = pool::statistics().bytes_in_use;
+  for (int i = 1; i < 1000; ++i) step();
+  CHECK(tape.size() == nodes);
+  CHECK(pool::statistics().bytes_in_use == bytes);
+  CHECK(running_loss == 4000.0);
 }
 
 TEST_CASE("tape: in the steady state nothing is asked of the system") {
