@@ -148,3 +148,16 @@ TEST_CASE("summarize_graph: a hundred doublings are 101 nodes, and 100,000 in a 
   CHECK(graph.nodes[100].inputs == std::vector<NodeIndex>{99, 99});
   CHECK(fold_graph(graph, 0, 1).size() == 100'001);
 }
+
+TEST_CASE("summarize_graph: gradients that were recorded are nodes like any other, each after its inputs") {
+  Tape tape;
+  const Var x = tape.variable(vector({2}));
+  const Var y = square(x) * x;
+  const Var first = tape.recorded_gradients(y, {&x, 1})[0];
+  tape.recorded_gradients(first, {&x, 1});
+  const GraphSummary graph = summarize_graph(tape);
+  REQUIRE(graph.nodes.size() == tape.size());
+  for (NodeIndex i = 0; i < graph.nodes.size(); ++i) {
+    for (const NodeIndex input : graph.nodes[i].inputs) CHECK(input < i);
+  }
+}

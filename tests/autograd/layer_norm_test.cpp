@@ -1,0 +1,99 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <jnorm/autograd/gradcheck.hpp>
+#include <jnorm/core/random.hpp>
+
+#include "support/close.hpp"
+
+using namespace jnorm;
+
+namespace {
+
+Tensor random(const Shape& shape, std::uint64_t seed) {
+  Rng rng(seed);
+  return randn(shape, rng, DType::float64);
+}
+
+}  // namespace
+
+TEST_CASE("layer_norm: the gradient of beta is the cotangent, and its derivative by it the identity") {
+  for (const bool has_gamma : {false, true}) {
+    Tape tape;
+    const Var x = tape.variable(random({2}, 1));
+    const Var gamma = has_gamma ? tape.variable(random({2}, 2)) : Var();
+    const Var beta = tape.variable(random({2}, 3));
+    const Var dy = tape.variable(random({2}, 4));
+    const Var dbeta = tape.recorded_gradients(layer_norm(x, gamma, beta), {&beta, 1}, dy)[0];
+    CHECK(dbeta.value().values() == dy.value().values());
+    CHECK(tape.gradients(dbeta, {&dy, 1}, identity(2, DType::float64))[0] == close({1, 0, 0, 1}, 0.0));
+  }
+}
+
+TEST_CASE("layer_norm: its recorded gradient is differentiated by inputs and cotangent, with and without parameters") {
+  for (const bool has_gamma : {false, true}) {
+    for (const bool has_beta : {false, true}) {
+      // The gradients of <dy, LN(x)>, as a function of dy, x and the parameters that are there.
+      const auto gradients = [&](std::span<const Var> inputs) {
+        const Var gamma = has_gamma ? inputs[2] : Var();
+        const Var beta = has_beta ? inputs[has_gamma ? 3 : 2] : Var();
+        const Var y = layer_norm(inputs[1], gamma, beta);
+        Var total;
+        for (const Var& gradient : y.tape().recorded_gradients(y, inputs.subspan(1), inputs[0])) {
+          const Var term = sum(gradient * random(gradient.shape(), 9));
+          total = total.defined() ? total + term : term;
+        }
+        return total;
+      };
+      std::vector<Tensor> inputs{random({2, 4}, 1), random({2, 4}, 2)};
+      if (has_gamma) inputs.push_back(random({4}, 3));
+      if (has_beta) inputs.push_back(random({4}, 4));
+      const GradientReport report = check_gradients(gradients, inputs);
+      CHECK_MESSAGE(report.passed(), to_string(report));
+    }
+  }
+}
+
+TEST_CASE("layer_norm: a transposed value and its copy give the same, gradient too") {
+  const Tensor x = random({3, 4}, 1);
+  constexpr int swapped[] = {1, 0};
+  Tape tape;
+  const Var original = tape.variable(x);
+  const Var copy = tape.variable(permute(x, swapped));
+  const Var gamma = tape.constant(random({3}, 2));
+  const Var y = layer_norm(transpose(original), gamma);
+  const Var of_copy = layer_norm(copy, gamma);
+  tape.backward(sum(square(y)));
+  tape.backward(sum(square(of_copy)));
+  CHECK(y.value().values() == of_copy.value().values());
+  CHECK(original.gradient().values() == permute(copy.gradient(), swapped).values());
+}
+
+TEST_CASE("layer_norm: one value may be input, gamma and beta at once") {
+  const auto square_like = [](std::span<const Var> x) { return layer_norm(x[0], x[0], x[0]); };
+  CHECK(check_gradients(square_like, {random({6}, 1)}, {.order = 3}).passed());
+}
+
+TEST_CASE("layer_norm and rms_norm: a negative or NaN eps is refused") {
+  Tape tape;
+  const Var x = tape.variable(ones({2, 4}));
+  CHECK_THROWS_WITH_AS(layer_norm(x, {}, {}, -1.0),
+                       doctest::Contains("layer_norm: eps must not be negative, but is -1"), Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {}, -1.0), doctest::Contains("rms_norm: eps must not be negative, but is -1"),
+                       Error);
+  CHECK_THROWS_AS(layer_norm(x, {}, {}, std::numeric_limits<double>::quiet_NaN()), Error);
+  CHECK_THROWS_AS(rms_norm(x, {}, std::numeric_limits<double>::quiet_NaN()), Error);
+}
+
+TEST_CASE("layer_norm: rows without elements have empty gradients") {
+  Tape tape;
+  const Var x = tape.variable(zeros({4, 0}));
+  const Var gamma = tape.variable(zeros({0}));
+  const Var beta = tape.variable(zeros({0}));
+  tape.backward(layer_norm(x, gamma, beta), {.cotangent = zeros({4, 0}), .free_values = false, .observe = {}});
+  CHECK(x.gradient().shape() == Shape{4, 0});
+  CHECK(gamma.gradient().shape() == Shape{0});
+  CHECK(beta.gradient().shape() == Shape{0});
+}
