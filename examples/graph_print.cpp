@@ -52,7 +52,7 @@ std::string plural(Index count, const char* what) {
 }
 
 std::string contents_text(const GraphGroup& group) {
-  const std::string nodes = plural(group.node_count, "node");
+  std::string nodes = plural(group.node_count, "node");
   if (group.parameter_count == 0) return nodes;
   return fmt::format("{}, {}", nodes, plural(group.parameter_count, "parameter"));
 }

@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   commands.push_back(jnorm::sample_command());
   commands.push_back(jnorm::probe_command());
   commands.push_back(jnorm::graph_command());
+  commands.push_back(jnorm::lesson_command());
   commands.push_back(jnorm::check_command());
   commands.push_back(jnorm::info_command());
   return jnorm::run_program(commands, argc, argv);

@@ -8,6 +8,7 @@
 #include <jnorm/autograd/graph.hpp>
 #include <jnorm/autograd/linear_map.hpp>
 #include <jnorm/autograd/norm_jacobian.hpp>
+#include <jnorm/autograd/norm_paths.hpp>
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/parameter.hpp>
 #include <jnorm/autograd/tape.hpp>
