@@ -139,7 +139,7 @@ class ProbeCommand final : public Command {
         "{}-Norm, y = {}, J = {}; {} layers, width {}\n\n{}\n"
         "Through all layers: tr(P)/N {}, median singular value {}, effective rank {}\n"
         "The gradient at the input is {} times that at the output.\n"
-        "{} J from its parts agrees with the tape's to {:.1e} (allowed: {:.0e})\n",
+        "{} J from its parts and the tape's differ by {:.1e} (allowed: {:.0e})\n",
         style.bold(config.placement.name), config.placement.formula, config.placement.jacobian, config.layers,
         config.dim, layers_table(report, style), format_number(product.trace_over_n),
         format_number(product.median_sigma), format_number(product.effective_rank),
