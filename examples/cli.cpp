@@ -1,5 +1,8 @@
 #include "cli.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -206,15 +209,32 @@ void parse_and_run(const std::vector<std::unique_ptr<Command>>& commands, int ar
   entry->command->run(Session(entry->common, entry->flags));
 }
 
+// The number of a closed stream would go to the next file that is opened, and messages into that file.
+void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) == -1) ::open("/dev/null", O_RDONLY);  // takes the lowest free number
+  }
+}
+
 void finish_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     fail(ErrorKind::io, "can't write to standard output: {}", std::strerror(errno));
   }
 }
 
+// Names in a message, such as a file's, may hold a newline or a terminal's codes.
+std::string in_one_line(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    const auto code = static_cast<unsigned char>(c);
+    line += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
+  }
+  return line;
+}
+
 int report(const std::string& message, int code) {
   std::fflush(stdout);
-  fmt::print(stderr, "{} {}\n", Style::for_stream(stderr).red("jnorm:"), message);
+  say(stderr, fmt::format("{} {}\n", Style::for_stream(stderr).red("jnorm:"), in_one_line(message)));
   return code;
 }
 
@@ -245,11 +265,11 @@ void Session::write(const std::string& name, const std::string& contents) const 
 }
 
 void Session::note(std::string_view line) const {
-  if (!common_.quiet) fmt::print(stderr, "{}\n", line);
+  if (!common_.quiet) say(stderr, fmt::format("{}\n", line));
 }
 
 void Session::detail(std::string_view line) const {
-  if (common_.verbose) fmt::print(stderr, "{}\n", line);
+  if (common_.verbose) say(stderr, fmt::format("{}\n", line));
 }
 
 Progress Session::progress(Progress::Task task) const {
@@ -270,6 +290,7 @@ int exit_code(ErrorKind kind) {
 }
 
 int run_program(const std::vector<std::unique_ptr<Command>>& commands, int argc, char** argv) {
+  keep_standard_streams();
   try {
     parse_and_run(commands, argc, argv);
     finish_output();

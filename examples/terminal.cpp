@@ -48,6 +48,11 @@ std::string clipped(std::string_view text, std::size_t columns) {
 
 }  // namespace
 
+void say(std::FILE* stream, std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+}
+
 bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) == 1; }
 
 int columns_of(std::FILE* stream) {
@@ -173,7 +178,7 @@ Progress::Progress(Task task, ProgressMode mode, std::FILE* stream, Clock clock)
 }
 
 Progress::~Progress() {
-  if (mode_ == ProgressMode::bar && shown_ && !finished_) std::fputs("\n", stream_);
+  if (mode_ == ProgressMode::bar && shown_ && !finished_) say(stream_, "\n");
 }
 
 void Progress::update(Index done, const std::string& note) {
@@ -186,13 +191,10 @@ void Progress::update(Index done, const std::string& note) {
 }
 
 void Progress::print(const std::string& line) {
-  if (mode_ == ProgressMode::bar && shown_ && !finished_) {
-    fmt::print(stream_, "{}{}\n", kEraseLine, line);
-    show(clock_());
-  } else {
-    fmt::print(stream_, "{}\n", line);
-  }
-  std::fflush(stream_);
+  if (mode_ == ProgressMode::none) return;
+  const bool above = mode_ == ProgressMode::bar && shown_ && !finished_;
+  say(stream_, fmt::format("{}{}\n", above ? kEraseLine : "", line));
+  if (above) show(clock_());
 }
 
 void Progress::finish(const std::string& note) {
@@ -200,8 +202,7 @@ void Progress::finish(const std::string& note) {
   if (!note.empty()) note_ = note;
   const bool is_news = !shown_ || shown_done_ != done_ || !note.empty();
   if (mode_ == ProgressMode::bar || is_news) show(clock_());
-  if (mode_ == ProgressMode::bar) std::fputs("\n", stream_);
-  std::fflush(stream_);
+  if (mode_ == ProgressMode::bar) say(stream_, "\n");
   finished_ = true;
 }
 
@@ -223,16 +224,15 @@ std::string Progress::status(double now) const {
 
 void Progress::show(double now) {
   if (mode_ == ProgressMode::lines) {
-    fmt::print(stream_, "{}: {}\n", task_.what, status(now));
+    say(stream_, fmt::format("{}: {}\n", task_.what, status(now)));
   } else {
     constexpr std::size_t cells = 20;
     const double share = task_.total > 0 ? static_cast<double>(done_) / static_cast<double>(task_.total) : 1.0;
     const auto filled = static_cast<std::size_t>(static_cast<double>(cells) * std::clamp(share, 0.0, 1.0));
     const std::string bar = repeated("━", filled) + repeated("─", cells - filled);
     const auto columns = static_cast<std::size_t>(std::max(columns_of(stream_) - 1, 1));
-    fmt::print(stream_, "{}{}", kEraseLine, clipped(fmt::format("{}  {}  {}", task_.what, bar, status(now)), columns));
+    say(stream_, kEraseLine + clipped(fmt::format("{}  {}  {}", task_.what, bar, status(now)), columns));
   }
-  std::fflush(stream_);
   shown_ = true;
   shown_at_ = now;
   shown_done_ = done_;

@@ -34,6 +34,10 @@ class Style {
   bool coloured_ = false;
 };
 
+// What goes beside the result: progress, notes, errors. A stream that takes none of it (a full disk, a reader that
+// left) doesn't stop the work.
+void say(std::FILE* stream, std::string_view text) noexcept;
+
 enum class Align { left, right };
 
 // A table in columns of fitting width, two spaces apart, under a ruled heading.
@@ -82,7 +86,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(Index done, const std::string& note = "");
-  // A line of its own, above the progress.
+  // A line of its own, above the progress; nothing if no progress is shown.
   void print(const std::string& line);
   // Shows the last state, whatever time has passed. Further updates are ignored.
   void finish(const std::string& note = "");

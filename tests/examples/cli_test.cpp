@@ -31,17 +31,20 @@ class Doing final : public Command {
   Work work_;
 };
 
-// `jnorm do ARGUMENTS`, in a child process.
+// `jnorm do ARGUMENTS`.
+int program_doing(const Doing::Work& work, const std::vector<std::string>& arguments = {}) {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(std::make_unique<Doing>(work));
+  std::vector<std::string> words = {"jnorm", "do"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return run_program(commands, static_cast<int>(argv.size()), argv.data());
+}
+
+// The same in a child process.
 Finished run_doing(const Doing::Work& work, const std::vector<std::string>& arguments = {}) {
-  return run_in_child([&] {
-    std::vector<std::unique_ptr<Command>> commands;
-    commands.push_back(std::make_unique<Doing>(work));
-    std::vector<std::string> words = {"jnorm", "do"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    return run_program(commands, static_cast<int>(argv.size()), argv.data());
-  });
+  return run_in_child([&] { return program_doing(work, arguments); });
 }
 
 Finished run_throwing(ErrorKind kind) {
@@ -200,6 +203,34 @@ TEST_CASE("jnorm: output that can't be written is a failure") {
   });
   CHECK(run.exit_code == 1);
   CHECK(run.err == "jnorm: can't write to standard output: No space left on device\n");
+}
+
+TEST_CASE("jnorm: notes and errors that can't be written change neither work nor exit code") {
+  const auto to_full_disk = [](const std::vector<std::string>& arguments) {
+    return run_in_child([&]() -> int {
+      dup2(open("/dev/full", O_WRONLY), STDERR_FILENO);
+      child_process::become_jnorm(arguments, {});
+    });
+  };
+  CHECK(to_full_disk({"info", "--no-such"}).exit_code == 2);
+  const Finished probe = to_full_disk({"probe", "--layers=1", "--dim=4", "--heads=1", "--context=2", "--json"});
+  CHECK(probe.exit_code == 0);
+  CHECK(nlohmann::json::accept(probe.out));
+}
+
+TEST_CASE("jnorm: a file that is opened doesn't take the place of a closed standard stream") {
+  const Finished run = run_in_child([] {
+    close(STDERR_FILENO);
+    return program_doing([](const Session&, const Doing&) {
+      if (open("/dev/null", O_WRONLY) <= STDERR_FILENO) throw Error(ErrorKind::state, "it takes the place");
+    });
+  });
+  CHECK(run.exit_code == 0);
+}
+
+TEST_CASE("jnorm: a name with a newline or a terminal's codes leaves the message one line") {
+  check_refused({"info", "--a\nb"}, "--a\\x0ab: no such option");
+  check_refused({"sample", "\x1b[1mx"}, "\\x1b[1mx: no such run folder or checkpoint");
 }
 
 TEST_CASE("jnorm: colours on a terminal, none with NO_COLOR or elsewhere") {

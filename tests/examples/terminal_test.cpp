@@ -119,10 +119,11 @@ TEST_CASE("Progress: a bar off a terminal is plain lines, and none is nothing") 
   const auto use = [](auto& p, double& now) {
     now = 60.0;
     p.update(1);
+    p.print("half");
     p.finish();
   };
   for (const ProgressMode mode : {ProgressMode::bar, ProgressMode::automatic}) {
-    CHECK(printed({.what = "x", .total = 2}, mode, use) == "x: 1/2 steps  1 min 00 s each  1 min 00 s left\n");
+    CHECK(printed({.what = "x", .total = 2}, mode, use) == "x: 1/2 steps  1 min 00 s each  1 min 00 s left\nhalf\n");
   }
   CHECK(printed({.what = "x", .total = 2}, ProgressMode::none, use) == "");
 }
