@@ -195,10 +195,16 @@ bool GradientReport::passed() const {
   return std::all_of(witnesses.begin(), witnesses.end(), [](const GradientWitness& w) { return w.holds(); });
 }
 
+bool GradientWitness::worse_than(const GradientWitness& other) const {
+  return std::isnan(error) ? !std::isnan(other.error) : error > other.error;
+}
+
 double GradientReport::worst_error() const {
-  double worst = 0.0;
-  for (const GradientWitness& witness : witnesses) worst = std::max(worst, witness.error);
-  return worst;
+  GradientWitness worst;
+  for (const GradientWitness& witness : witnesses) {
+    if (witness.worse_than(worst)) worst = witness;
+  }
+  return worst.error;
 }
 
 std::string to_string(const GradientReport& report) {

@@ -31,8 +31,9 @@ struct GradientWitness {
   int order = 1;
   double error = 0.0;  // the worst, relative
   double tolerance = 0.0;
-  std::string worst;                                 // where: "input 0 at [1, 2]: vjp 0.25, central differences 0.5"
-  bool holds() const { return error <= tolerance; }  // false for NaN
+  std::string worst;                                    // where: "input 0 at [1, 2]: vjp 0.25, central differences 0.5"
+  bool holds() const { return error <= tolerance; }     // false for NaN
+  bool worse_than(const GradientWitness& other) const;  // a NaN is worse than any number
 };
 
 struct GradientReport {

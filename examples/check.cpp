@@ -44,7 +44,7 @@ struct OperationResult {
       });
       if (same == verdicts.end()) {
         verdicts.push_back({witness, operation_case.variant});
-      } else if (!(witness.error <= same->witness.error)) {  // a NaN is the worst
+      } else if (witness.worse_than(same->witness)) {
         *same = {witness, operation_case.variant};
       }
     }
@@ -161,7 +161,7 @@ class Check final : public Command {
         session.progress({.what = "checking", .total = static_cast<Index>(cases.size()), .unit = "cases"});
     Index done = 0;
     for (const OperationCase& operation_case : cases) {
-      progress.update(done++);
+      progress.update(++done);
       if (!operation_.empty() && operation_case.operation != operation_) continue;
       result_of(operation_case.operation, results)
           .add(operation_case,

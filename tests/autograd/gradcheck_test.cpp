@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include <jnorm/autograd/custom.hpp>
@@ -58,6 +60,15 @@ TEST_CASE("gradcheck: float32 inputs are checked in float64") {
   Rng rng(1);
   const auto cube = [](std::span<const Var> x) { return square(x[0]) * x[0]; };
   CHECK(check_gradients(cube, {ones({1}, DType::float32)}).worst_error() < 1e-9);
+}
+
+TEST_CASE("gradcheck: a NaN is the worst error, wherever it stands") {
+  const GradientWitness nan{.name = "", .error = std::nan(""), .tolerance = 1.0, .worst = ""};
+  const GradientWitness small{.name = "", .error = 1e-9, .tolerance = 1.0, .worst = ""};
+  CHECK(nan.worse_than(small));
+  CHECK_FALSE(small.worse_than(nan));
+  CHECK(std::isnan(GradientReport{{small, nan, small}}.worst_error()));
+  CHECK(GradientReport{{small, small}}.worst_error() == 1e-9);
 }
 
 TEST_CASE("gradcheck: shared sub-expressions are visited once, not once a path") {
