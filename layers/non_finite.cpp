@@ -51,6 +51,14 @@ std::string describe_non_finite_value(const Tape& tape) {
                      describe_element(value, first_non_finite(value)), value.shape(), tape.describe(index));
 }
 
+std::string describe_non_finite_weight(const NamedTensors& weights) {
+  for (const auto& [name, tensor] : weights) {
+    const Index element = first_non_finite(tensor);
+    if (element >= 0) return fmt::format("weight {} {} is {}", name, tensor.shape(), describe_element(tensor, element));
+  }
+  return "";
+}
+
 std::string describe_non_finite_gradient(const Var& y) {
   Tape& tape = y.tape();
   NodeIndex culprit = kNone;

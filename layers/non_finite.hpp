@@ -3,6 +3,7 @@
 #include <string>
 
 #include <jnorm/autograd/tape.hpp>
+#include <jnorm/layers/state.hpp>
 
 namespace jnorm {
 
@@ -16,5 +17,8 @@ std::string describe_non_finite_value(const Tape& tape);
 // first gradient that isn't finite is inf at [2] of add [16, 64] (...), and comes out of the derivative of sqrt (...)".
 // Empty if all gradients are finite.
 std::string describe_non_finite_gradient(const Var& y);
+
+// Of named weights: "weight token_embedding.table [256, 8] is nan at [0, 3]". Empty if all are finite.
+std::string describe_non_finite_weight(const NamedTensors& weights);
 
 }  // namespace jnorm

@@ -121,6 +121,11 @@ Evaluation Trainer::evaluate() {
 bool Trainer::is_due(Index interval) const { return done() || (interval > 0 && steps_done_ % interval == 0); }
 
 Checkpoint Trainer::checkpoint() const {
+  const std::string where = describe_non_finite_weight(model_.state());
+  if (!where.empty()) {
+    fail(ErrorKind::non_finite,
+         "step {}: after the optimizer's update {}; try a lower learning rate or a longer warm-up", steps_done_, where);
+  }
   return {.config = config_,
           .data = data_->description(),
           .data_state = data_->state(),

@@ -38,7 +38,7 @@ class Trainer {
   Evaluation evaluate();
 
   bool checkpoint_due() const { return is_due(config_.training.checkpoint_interval); }
-  Checkpoint checkpoint() const;
+  Checkpoint checkpoint() const;  // throws Error(non_finite) if a weight isn't finite: no run can go on from it
   // Goes on where a checkpoint of the same configuration and data was written. Throws Error(file) that says what
   // differs.
   void restore(const Checkpoint& checkpoint, std::string_view name_for_errors);

@@ -299,3 +299,15 @@ TEST_CASE("training run: a loss that isn't finite leaves the last checkpoint as 
   CHECK_THROWS_AS(run.train(), Error);
   CHECK(load_checkpoint(temporary.file("a/checkpoint.safetensors")).step == 1);
 }
+
+TEST_CASE("training run: weights that aren't finite are no checkpoint, also where the loss still was") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(10);
+  config.training.learning_rate = 1e300;
+  config.training.checkpoint_interval = 1;
+  config.training.evaluation_interval = 0;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  CHECK_THROWS_WITH_AS(run.train(), doctest::Contains("step 1: after the optimizer's update weight token_embedding"),
+                       Error);
+  CHECK(!run.folder().has_checkpoint());
+}
