@@ -1,6 +1,7 @@
 // `jnorm sample`: generates text, or a task's answers, from a trained model.
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,8 @@
 namespace jnorm {
 
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // Bytes to a terminal as they come, whole characters at a time: one that is spread over several tokens is held back
 // until it is complete, and what is no UTF-8 is shown as U+FFFD.
@@ -64,28 +67,38 @@ class Sample final : public Command {
 
   void run(const Session& session) override {
     expect(!from_.empty(), "sample: say which run folder or checkpoint to generate from");
+    expect(!session.given("--dtype"), "--dtype: a model is sampled in the type that it was trained in; leave it away");
     const std::string path = checkpoint_of(from_);
     const std::unique_ptr<Transformer> model = load_model(path);
     expect(model->config().vocabulary == 256,
            "sample: {} was trained on a task with {} symbols; only models of a text can be sampled", path,
            model->config().vocabulary);
     Rng rng = Rng(session.common().seed).split("sample");
-    if (session.common().json) {
+    if (session.common().json || !session.common().out.empty()) {
       const std::string text = generate(*model, prompt_, tokens_, options_, rng);
-      const nlohmann::ordered_json json{{"prompt", prompt_}, {"text", text}};
-      fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      session.show(
+          "sample.txt", [&](const Style&) { return prompt_ + text + "\n"; }, [&] { return json_of(text); });
       return;
     }
     Utf8Writer writer;
-    if (!session.common().quiet) {
-      for (const char byte : prompt_) writer.add(byte);
-    }
-    generate(*model, prompt_, tokens_, options_, rng, [&](char byte) { writer.add(byte); });
+    bool prompt_shown = session.common().quiet;
+    generate(*model, prompt_, tokens_, options_, rng, [&](char byte) {
+      if (!std::exchange(prompt_shown, true)) {  // not earlier: an error would stand below it
+        for (const char prompt_byte : prompt_) writer.add(prompt_byte);
+      }
+      writer.add(byte);
+    });
     writer.finish();
     fmt::print("\n");
   }
 
  private:
+  // Bytes that are no UTF-8 become U+FFFD.
+  Json json_of(const std::string& text) const {
+    const Json json{{"prompt", prompt_}, {"text", text}};
+    return Json::parse(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+
   std::string from_;
   std::string prompt_ = "\n";
   Index tokens_ = 400;

@@ -4,9 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <jnorm/core/files.hpp>
+
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
 #include "temporary_folder.hpp"
+
+using jnorm::read_file;
 
 namespace {
 
@@ -60,4 +64,30 @@ TEST_CASE("jnorm sample: wrong input is refused") {
   const TemporaryFolder folder;
   check_refused({"sample", folder.path()}, folder.path() + ": it holds no checkpoint.safetensors (yet)");
   check_refused({"sample", folder.file("none")}, folder.file("none") + ": no such run folder or checkpoint");
+}
+
+TEST_CASE("jnorm sample: a wrong option is an error alone, without the prompt before it") {
+  const TemporaryFolder folder;
+  const std::string run = trained_on_one_letter(folder);
+  check_refused({"sample", run, "--temperature", "-1"},
+                "sampling: the temperature must be 0 or positive and finite, but is -1");
+  check_refused({"sample", run, "--dtype", "float64"},
+                "--dtype: a model is sampled in the type that it was trained in; leave it away");
+}
+
+TEST_CASE("jnorm sample --out: the prompt and what follows it stand in the folder") {
+  const TemporaryFolder folder;
+  const std::string run = trained_on_one_letter(folder);
+  const std::string out = folder.file("out");
+  const Finished written =
+      run_jnorm({"sample", run, "--prompt", "a", "--tokens", "12", "--temperature", "0", "--out", out});
+  CHECK(written.out == "");
+  CHECK(read_file(out + "/sample.txt") == std::string(13, 'a') + "\n");
+}
+
+TEST_CASE("jnorm sample --json: a prompt that is no UTF-8 still gives valid JSON") {
+  const TemporaryFolder folder;
+  const Finished run = run_jnorm({"sample", trained_on_one_letter(folder), "--prompt", "\xff", "--json"});
+  REQUIRE(nlohmann::json::accept(run.out));
+  CHECK(nlohmann::json::parse(run.out)["prompt"] == "\xEF\xBF\xBD");
 }
