@@ -100,6 +100,7 @@ void apply_flags(Entry& entry) {
     const bool is_option = std::find(names.begin(), names.end(), value) != names.end();
     expect(flags[i].kind == Flag::Kind::toggle || !is_option, "{}: expected a value, got the option {}", flags[i].name,
            value);
+    expect(flags[i].kind != Flag::Kind::option || !value.empty(), "{}: expected a value, got none", flags[i].name);
     set_flag(flags[i], value, flags[i].kind == Flag::Kind::positional ? "" : "--", ErrorKind::argument);
   }
 }

@@ -42,6 +42,9 @@ Setting read_line(const std::string& line) {
   expect(!value.empty(), "expected a value after {}", in_quotes(line));
   expect(value.front() != '"' || value.find('\\') == std::string::npos,
          "in a text with a backslash use single quotes, got {}", in_quotes(line));
+  const bool is_text = value.front() == '"' || value.front() == '\'';
+  expect(!is_text || (value.size() > 1 && value.back() == value.front()), "a text must end with its quote, got {}",
+         in_quotes(line));
   expect(value.front() != '[' || value.back() == ']', "a list must end on the line where it begins, got {}",
          in_quotes(line));
 

@@ -77,6 +77,11 @@ class Train final : public Command {
   TrainingRun make_run(const Session& session) {
     if (!resume_.empty()) {
       expect(session.common().out.empty(), "--resume goes on in its own folder: leave --out away");
+      expect(!session.given("--force"), "--force: --resume replaces nothing; leave one of them away");
+      for (const RunSetting& setting : run_settings()) {
+        expect(!session.given("--" + setting.name), "--{}: the run goes on under its own configuration; leave it away",
+               setting.name);
+      }
       return TrainingRun::resume(resume_);
     }
     expect(!session.common().out.empty(), "--out: say which folder the run shall go to");

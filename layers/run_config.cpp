@@ -49,6 +49,8 @@ void TrainingConfig::validate() const {
   expect_fraction("validation-fraction", validation_fraction);
   expect_positive("steps", steps);
   expect_positive("batch", batch);
+  expect(batch < Index{1} << 31, "batch: expected a number below 2^31, got {}",
+         batch);  // so that sizes fit into 64 bits
   expect_amount("learning-rate", learning_rate);
   expect_not_negative("warmup", warmup_steps);
   expect(warmup_steps <= steps || decay == Decay::constant || decay == Decay::inverse_sqrt,

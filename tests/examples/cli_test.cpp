@@ -89,6 +89,7 @@ TEST_CASE("jnorm: a missing value isn't taken from the next option") {
   check_refused({"info", "--seed"}, "--seed: expected a value, got none");
   check_refused({"info", "--out=", "x"}, "--out: expected a value, got none");
   check_refused({"info", "--out", ""}, "--out: expected a value, got none");
+  check_refused({"info", "--out", "", "--json"}, "--out: expected a value, got none");
   check_refused({"info", "--out", "--json"}, "--out: expected a value, got the option --json");
 }
 

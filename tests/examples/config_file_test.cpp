@@ -55,6 +55,8 @@ TEST_CASE("read_config_file: a line that isn't understood is named") {
         "run.toml', line 1: a list must end on the line where it begins, got \"x = [1,\"");
   CHECK(settings_of("out = two words\n") ==
         "run.toml', line 1: a text of several words needs quotes, got \"out = two words\"");
+  CHECK(settings_of("out = 'runs/a\n") == "run.toml', line 1: a text must end with its quote, got \"out = 'runs/a\"");
+  CHECK(settings_of("out = '\n") == "run.toml', line 1: a text must end with its quote, got \"out = '\"");
 }
 
 TEST_CASE("read_config_file: escapes aren't read, and so are refused") {

@@ -26,6 +26,8 @@ std::string refusal(void (*change)(TrainingConfig&)) {
 TEST_CASE("run config: training sizes that aren't positive are refused by name") {
   CHECK(refusal([](TrainingConfig& c) { c.steps = 0; }) == "steps: expected a positive number, got 0");
   CHECK(refusal([](TrainingConfig& c) { c.batch = -2; }) == "batch: expected a positive number, got -2");
+  CHECK(refusal([](TrainingConfig& c) { c.batch = Index{1} << 62; }) ==
+        "batch: expected a number below 2^31, got 4611686018427387904");
   CHECK(refusal([](TrainingConfig& c) { c.evaluation_batches = 0; }) ==
         "evaluation-batches: expected a positive number, got 0");
   CHECK(refusal([](TrainingConfig& c) { c.checkpoint_interval = -1; }) ==
