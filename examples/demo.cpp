@@ -1,7 +1,11 @@
 // `jnorm demo`: the main job. Trains a Pre-Norm and a Post-Norm model on the same text with the same recipe, measures
 // every layer's Jacobian before and after, prints a table and writes a page.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -82,7 +86,6 @@ class Demo final : public Command {
 
   void run(const Session& session) override {
     expect(!session.given("--placement"), "--placement: demo trains both, pre and post; use train for one");
-    const std::string page = page_path(session);
     apply_common_settings(config_, session);
 
     std::vector<std::unique_ptr<Contestant>> contestants;
@@ -92,6 +95,7 @@ class Demo final : public Command {
     const Trainer& first = contestants.front()->trainer;
     expect(first.data().has_validation(),
            "demo: the text has no validation part; --validation-fraction must be above 0");
+    const std::string page = page_path(session);
     if (const std::string warning = first.data().warning(); !warning.empty()) session.note("warning: " + warning);
 
     measure_all(session, "measuring at the start", contestants, &PlacementRun::before);
@@ -112,10 +116,13 @@ class Demo final : public Command {
   // Where the page goes: checked before anything is trained.
   static std::string page_path(const Session& session) {
     const std::string& folder = session.common().out;
-    if (folder.empty()) return "report.html";
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
+    if (!folder.empty()) std::filesystem::create_directories(folder, error);
     if (error) fail(ErrorKind::file, "--out: {} can't be made: {}", folder, error.message());
+    if (::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+      fail(ErrorKind::io, "no report.html can be written here: {}; name a folder with --out", std::strerror(errno));
+    }
+    if (folder.empty()) return "report.html";
     const std::string page = folder + "/report.html";
     expect(session.common().force || !std::filesystem::exists(page),
            "--out: {} exists; choose another folder, or --force", page);
@@ -179,7 +186,7 @@ class Demo final : public Command {
     std::string command = "jnorm demo";
     const RunConfig usual = demo_config();
     for (const RunSetting& setting : run_settings()) {
-      if (setting.name == "dtype" || setting.name == "placement") continue;
+      if (setting.name == "placement") continue;
       const std::string value = setting.get(config_);
       if (value != setting.get(usual)) command += fmt::format(" --{} {}", setting.name, value);
     }

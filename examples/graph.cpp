@@ -29,9 +29,10 @@ struct Step {
 };
 
 Tensor random_tokens(const Shape& shape, Index vocabulary, Rng rng) {
-  std::vector<std::int32_t> tokens;
-  for (Index i = 0; i < shape.size(); ++i) tokens.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return indices(shape, tokens);
+  Tensor tokens = Tensor::uninitialized(shape, DType::int32);
+  auto* const token = tokens.output_data<std::int32_t>();
+  for (Index i = 0; i < shape.size(); ++i) token[i] = static_cast<std::int32_t>(rng.below(vocabulary));
+  return tokens;
 }
 
 Step record_step(const RunConfig& config) {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -88,4 +89,10 @@ TEST_CASE("jnorm demo: a page that is there already is left alone") {
 
 TEST_CASE("jnorm demo: a placement isn't its to choose") {
   check_refused({"demo", "--placement", "pre"}, "--placement: demo trains both, pre and post; use train for one");
+}
+
+TEST_CASE("jnorm demo: wrong settings leave no folder behind") {
+  const TemporaryFolder folder;
+  CHECK(run_demo(folder, {"--heads", "3"}).exit_code == 2);
+  CHECK(!std::filesystem::exists(folder.file("out")));
 }

@@ -81,6 +81,17 @@ TEST_CASE("jnorm train: a run that was killed goes on to the same bits as one th
   CHECK(without_times(read_file(killed + "/metrics.jsonl")) == without_times(read_file(whole + "/metrics.jsonl")));
 }
 
+TEST_CASE("jnorm train: settings beside --resume are refused, for the run's own count") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  REQUIRE(run_jnorm(train(run)).exit_code == 0);
+  for (const std::string setting : {"--steps", "--seed", "--layers"}) {
+    check_refused({"train", "--resume", run, setting, "9"},
+                  setting + ": the run goes on under its own configuration; leave it away");
+  }
+  check_refused({"train", "--resume", run, "--force"}, "--force: --resume replaces nothing; leave one of them away");
+}
+
 TEST_CASE("jnorm train: Control-C writes a checkpoint and exits with 130") {
   const TemporaryFolder folder;
   const std::string run = folder.file("run");
