@@ -20,11 +20,11 @@ class Operand {
  public:
   // NOLINTBEGIN(google-explicit-constructor): operands convert, so that x * 2 and y - target read as formulas
   Operand(const Var& var, SourceLine line = SourceLine::here()) : var_(var), line_(line) {}
-  Operand(double number, SourceLine line = SourceLine::here()) : number_(number), line_(line) {}
+  Operand(double number, SourceLine line = SourceLine::here()) : is_number_(true), number_(number), line_(line) {}
   Operand(const Tensor& tensor, SourceLine line = SourceLine::here()) : tensor_(&tensor), line_(line) {}
   // NOLINTEND(google-explicit-constructor)
 
-  bool is_number() const { return !var_.defined() && tensor_ == nullptr; }
+  bool is_number() const { return is_number_; }  // an undefined Var is none
   double number() const { return number_; }
   const Var& var() const { return var_; }  // undefined for a number or a tensor
   Var on(Tape& tape) const { return tensor_ != nullptr ? tape.constant(*tensor_, "", line_) : var_; }
@@ -32,6 +32,7 @@ class Operand {
 
  private:
   Var var_;
+  bool is_number_ = false;
   double number_ = 0.0;
   const Tensor* tensor_ = nullptr;
   SourceLine line_;

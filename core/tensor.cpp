@@ -86,7 +86,10 @@ void Tensor::make_unique() {
   if (!unique()) *this = clone();
 }
 
-void Tensor::fail_type(DType asked) const {
+void Tensor::fail_undefined() { fail(ErrorKind::argument, "tensor: expected a tensor, got an undefined one"); }
+
+void Tensor::fail_access(DType asked) const {
+  if (!defined()) fail_undefined();
   fail(ErrorKind::argument, "tensor {}: its elements are {}, but {} was asked for", shape_, dtype_, asked);
 }
 

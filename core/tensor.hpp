@@ -32,22 +32,25 @@ class Tensor {
   Index size() const { return shape_.size(); }
   DType dtype() const { return dtype_; }
   Index bytes() const { return size() * size_of(dtype_); }
-  Device device() const { return Device(*storage_->device); }
+  Device device() const {
+    if (!defined()) fail_undefined();
+    return Device(*storage_->device);
+  }
 
   // Number of rows of the last axis: [2, 3, 4] has 6 rows of 4. A scalar is one row of 1.
   Index rows() const { return rank() == 0 ? 1 : (shape_.last() == 0 ? 0 : size() / shape_.last()); }
   Index row_length() const { return rank() == 0 ? 1 : shape_.last(); }
 
-  // The elements. Throws Error(argument) if T isn't the dtype's type.
+  // The elements. Throws Error(argument) if T isn't the dtype's type, or the tensor is undefined.
   template <class T>
   const T* data() const {
-    if (dtype_of<T> != dtype_) fail_type(dtype_of<T>);
+    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
     return static_cast<const T*>(storage_->data);
   }
   // For writing: storage that others share is copied first.
   template <class T>
   T* mutable_data(SourceLine line = SourceLine::here()) {
-    if (dtype_of<T> != dtype_) fail_type(dtype_of<T>);
+    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
     make_unique();
     mark_changed(line);
     return static_cast<T*>(storage_->data);
@@ -55,14 +58,14 @@ class Tensor {
   // For writing where every handle on the storage shall see the change.
   template <class T>
   T* write_in_place(SourceLine line = SourceLine::here()) const {
-    if (dtype_of<T> != dtype_) fail_type(dtype_of<T>);
+    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
     mark_changed(line);
     return static_cast<T*>(storage_->data);
   }
   // For kernels that fill a tensor of their own: neither copies nor counts a change.
   template <class T>
   T* output_data() const {
-    if (dtype_of<T> != dtype_) fail_type(dtype_of<T>);
+    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
     return static_cast<T*>(storage_->data);
   }
   const void* raw_data() const { return storage_->data; }
@@ -91,7 +94,8 @@ class Tensor {
 
  private:
   void make_unique();
-  [[noreturn]] void fail_type(DType asked) const;
+  [[noreturn]] void fail_access(DType asked) const;
+  [[noreturn]] static void fail_undefined();
 
   StorageHandle storage_;
   Shape shape_;

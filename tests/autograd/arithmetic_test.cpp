@@ -44,6 +44,14 @@ TEST_CASE("arithmetic: a tensor as an operand is a constant") {
   CHECK(x.gradient() == close({5, 7}));
 }
 
+TEST_CASE("arithmetic: an undefined Var is no number") {
+  Tape tape;
+  const Var x = tape.variable(ones({2}));
+  CHECK_THROWS_WITH_AS(x + Var(), doctest::Contains("never recorded"), Error);
+  CHECK_THROWS_WITH_AS(x * Var(), doctest::Contains("never recorded"), Error);
+  CHECK_THROWS_WITH_AS(2.0 * Operand(Var()), doctest::Contains("never recorded"), Error);
+}
+
 TEST_CASE("arithmetic: shapes that don't broadcast are refused with both") {
   Tape tape;
   const Var a = tape.variable(ones({2, 3}));

@@ -1,0 +1,19 @@
+#include <jnorm/core/tensor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <jnorm/core/operations.hpp>
+
+using namespace jnorm;
+using doctest::Contains;
+
+TEST_CASE("Tensor: an undefined one has no elements to read, copy, convert or add") {
+  const Tensor none;
+  CHECK_THROWS_WITH_AS(none.data<float>(), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(none.values(), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(none.at({}), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(none.clone(), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(none.to(DType::float64), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(add(none, none), Contains("got an undefined one"), Error);
+  CHECK_THROWS_WITH_AS(exp(none), Contains("got an undefined one"), Error);
+}
