@@ -135,7 +135,7 @@ class Check final : public Command {
   void add_flags(Flags& flags) override {
     flags.group("What is checked");
     flags.add("--order", order_, "1|2|3", "the highest derivative", 1);
-    flags.add("--operation", operation_, "NAME", "only this one; empty for all");
+    flags.add("--operation", operation_, "NAME", "only this one");
   }
 
   void run(const Session& session) override {
