@@ -15,12 +15,6 @@ std::string_view input_name(const Description& description, std::size_t i) {
   return names.substr(0, names.find(' '));
 }
 
-// "blocks.3.attention.norm, at model.cpp:88"; outside of modules the line alone.
-std::string place_of(const Tape& tape, const Node& node) {
-  const std::string path = tape.path_name(node.path);
-  return fmt::format("{}{}at {}", path, path.empty() ? "" : ", ", node.line);
-}
-
 void add_to(Tensor& total, Tensor contribution) {
   if (!total.defined()) {
     total = std::move(contribution);
