@@ -123,7 +123,7 @@ class Demo final : public Command {
       fail(ErrorKind::io, "no report.html can be written here: {}; name a folder with --out", std::strerror(errno));
     }
     if (folder.empty()) return "report.html";
-    const std::string page = folder + "/report.html";
+    std::string page = folder + "/report.html";
     expect(session.common().force || !std::filesystem::exists(page),
            "--out: {} exists; choose another folder, or --force", page);
     return page;

@@ -154,7 +154,7 @@ std::string checkpoint_of(const std::string& path) {
     if (!fs::exists(path)) fail(ErrorKind::file, "{}: no such run folder or checkpoint", path);
     return path;
   }
-  const std::string checkpoint = path + "/checkpoint.safetensors";
+  std::string checkpoint = path + "/checkpoint.safetensors";
   if (!fs::exists(checkpoint)) fail(ErrorKind::file, "{}: it holds no checkpoint.safetensors (yet)", path);
   return checkpoint;
 }

@@ -11,8 +11,8 @@ using namespace jnorm;
 
 namespace {
 
-const auto forward = [](auto& x, auto& y) { y = x / (1 + xt::exp(-x)); };
-const auto backward = [](auto& x, auto& y, auto& dy, auto& dx) { dx = dy * (y + (1 - y) / (1 + xt::exp(-x))); };
+auto forward = [](auto& x, auto& y) { y = x / (1 + xt::exp(-x)); };
+auto backward = [](auto& x, auto& y, auto& dy, auto& dx) { dx = dy * (y + (1 - y) / (1 + xt::exp(-x))); };
 
 }  // namespace
 
