@@ -50,21 +50,26 @@ std::string_view metrics_until(std::string_view lines, Index last_step, std::str
   return lines.substr(0, begin);
 }
 
+Index count_targets(const Tensor& targets) {
+  const auto* const target = targets.data<std::int32_t>();
+  return targets.size() - std::count(target, target + targets.size(), kIgnoreIndex);
+}
+
 double accuracy(const Tensor& logits, const Tensor& targets) {
   expect(targets.shape().rank() + 1 == logits.rank() && targets.size() == logits.rows(),
          "accuracy: expected logits of one more axis than targets, got {} and {}", logits.shape(), targets.shape());
   const auto* target = targets.data<std::int32_t>();
   const Index classes = logits.row_length();
-  Index right = 0, counted = 0;
+  Index right = 0;
   const Tensor wide = logits.dtype() == DType::float64 ? logits : logits.to(DType::float32);
   dispatch_wide("accuracy", wide.dtype(), [&](auto tag) {
     const auto* row = wide.data<typename decltype(tag)::type>();
     for (Index i = 0; i < targets.size(); ++i, row += classes) {
       if (target[i] == kIgnoreIndex) continue;
-      ++counted;
       right += std::max_element(row, row + classes) - row == target[i] ? 1 : 0;
     }
   });
+  const Index counted = count_targets(targets);
   return counted == 0 ? 0.0 : static_cast<double>(right) / static_cast<double>(counted);
 }
 

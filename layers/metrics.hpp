@@ -34,6 +34,9 @@ std::string to_json_line(const StepMetrics& metrics);
 // and all of those are there.
 std::string_view metrics_until(std::string_view lines, Index last_step, std::string_view name_for_errors);
 
+// How many targets count in a loss: those that aren't kIgnoreIndex.
+Index count_targets(const Tensor& targets);
+
 // The share of the targets [...], kIgnoreIndex apart, at which logits [..., V] are largest. 0 if there are none.
 double accuracy(const Tensor& logits, const Tensor& targets);
 

@@ -103,19 +103,22 @@ double Trainer::backward(const Var& loss) {
 }
 
 Evaluation Trainer::evaluate() {
-  Evaluation mean;
-  const Index batches = config_.training.evaluation_batches;
-  for (Index i = 0; i < batches; ++i) {  // each has as many targets, so the mean of the means is the mean
+  Evaluation sum;
+  double targets = 0.0;
+  for (Index i = 0; i < config_.training.evaluation_batches; ++i) {
     const Batch batch = data_->validation(config_.training.batch, i);
     tape_.reset();
     const Var logits = model_(tape_, batch.tokens);
     const double loss = cross_entropy(logits, batch.targets).item();
     if (!std::isfinite(loss))
       fail_non_finite(steps_done_, "the validation loss", loss, describe_non_finite_value(tape_));
-    mean.loss += loss / static_cast<double>(batches);
-    mean.accuracy += accuracy(logits.value(), batch.targets) / static_cast<double>(batches);
+    const auto weight = static_cast<double>(count_targets(batch.targets));  // batches may differ in it
+    sum.loss += weight * loss;
+    sum.accuracy += weight * accuracy(logits.value(), batch.targets);
+    targets += weight;
   }
-  return mean;
+  if (targets == 0.0) return {};
+  return {.loss = sum.loss / targets, .accuracy = sum.accuracy / targets};
 }
 
 bool Trainer::is_due(Index interval) const { return done() || (interval > 0 && steps_done_ % interval == 0); }

@@ -52,6 +52,10 @@ TEST_CASE("metrics: a line that isn't its step's object is an error with its num
                        Error);
 }
 
+TEST_CASE("count_targets: ignored ones don't count") {
+  CHECK(count_targets(indices({3}, std::vector<std::int32_t>{0, kIgnoreIndex, 2})) == 2);
+}
+
 TEST_CASE("accuracy: the share of targets at which the logits are largest, ignored ones apart") {
   const Tensor logits = tensor({{0, 1, 0}, {2, 1, 0}, {0, 0, 3}, {5, 0, 0}});
   CHECK(accuracy(logits, indices({4}, std::vector<std::int32_t>{1, 1, 2, kIgnoreIndex})) == 2.0 / 3.0);

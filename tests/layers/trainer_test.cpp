@@ -31,6 +31,24 @@ std::string restore_refusal(const RunConfig& written, const RunConfig& here) {
   return "nothing was thrown";
 }
 
+// Random tokens, of which between one and all count in a sequence.
+class UnevenTargets : public DataSource {
+ public:
+  UnevenTargets() : DataSource(Rng(1)) {}
+  Index vocabulary() const override { return 5; }
+  Index context() const override { return 6; }
+  std::string description() const override { return "uneven targets"; }
+
+ protected:
+  void draw(Part /*part*/, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const override {
+    const Index counted = 1 + rng.below(context());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<std::int32_t>(rng.below(vocabulary()));
+      targets[i] = static_cast<Index>(i) < counted ? static_cast<std::int32_t>(rng.below(vocabulary())) : kIgnoreIndex;
+    }
+  }
+};
+
 }  // namespace
 
 TEST_CASE("trainer: learns to copy") {
@@ -109,6 +127,27 @@ TEST_CASE("trainer: an evaluation changes neither the weights nor what is drawn 
   evaluated.evaluate();
   run(evaluated, 2);
   CHECK(bytes_of(plain) == bytes_of(evaluated));
+}
+
+TEST_CASE("trainer: an evaluation is the mean over all targets, however they are spread over its batches") {
+  RunConfig config = small_run();
+  config.training.batch = 1;
+  config.training.evaluation_batches = 4;
+  Trainer trainer(config, std::make_unique<UnevenTargets>());
+  std::vector<std::int32_t> tokens, targets;  // of all batches
+  for (Index i = 0; i < 4; ++i) {
+    const Batch batch = trainer.data().validation(1, i);
+    const auto append = [](std::vector<std::int32_t>& all, const Tensor& part) {
+      all.insert(all.end(), part.data<std::int32_t>(), part.data<std::int32_t>() + part.size());
+    };
+    append(tokens, batch.tokens);
+    append(targets, batch.targets);
+  }
+  Tape tape;
+  const Var logits = trainer.model()(tape, indices({4, 6}, tokens));
+  const Tensor all_targets = indices({4, 6}, targets);
+  CHECK(trainer.evaluate().loss == doctest::Approx(cross_entropy(logits, all_targets).item()).epsilon(1e-6));
+  CHECK(trainer.evaluate().accuracy == doctest::Approx(accuracy(logits.value(), all_targets)).epsilon(1e-14));
 }
 
 TEST_CASE("trainer: the same seed gives the same bits, another seed others") {
