@@ -266,6 +266,32 @@ TEST_CASE("causal_attention_backward: a NaN in an earlier cotangent reaches no l
   CHECK(std::isnan(dv.at({0, 0, bad, 1})));
 }
 
+TEST_CASE(
+    "causal_attention_backward: a NaN in a later key reaches no earlier query's gradient, nor one in an earlier "
+    "query a later key's") {
+  constexpr Index length = 70, bad = 40;
+  Attention attention{{1, length, 1, 4}};
+  attention.forward();
+  const Tensor dq = attention.gradient(), dk = attention.gradient();
+  attention.backward({.tensor = dq}, {.tensor = dk}, {});
+  const Numbers right_q = dq.values(), right_k = dk.values();
+  const auto spoil = [&](Tensor& input) {
+    input.mutable_data<double>()[bad * 4 + 1] = kNaN;
+    attention.forward();
+    attention.backward({.tensor = dq}, {.tensor = dk}, {});
+  };
+  const Tensor q = attention.q.clone();
+  spoil(attention.q);
+  constexpr Index after = (bad + 1) * 4;
+  const auto from = [](const Numbers& values, Index first) { return Numbers(values.begin() + first, values.end()); };
+  CHECK(distance(from(dk.values(), after), from(right_k, after)) < 1e-14);
+  CHECK(std::isnan(dk.at({0, 0, bad, 1})));
+  attention.q = q;
+  spoil(attention.k);
+  CHECK(distance(part(dq.values(), 0, bad * 4), part(right_q, 0, bad * 4)) < 1e-14);
+  CHECK(std::isnan(dq.at({0, 0, bad, 1})));
+}
+
 TEST_CASE("causal_attention: the number of threads changes no bit") {
   const int threads = thread_count();
   const Attention attention{{4, 100, 4, 8}, DType::float32, 2};

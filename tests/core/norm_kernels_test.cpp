@@ -147,6 +147,20 @@ TEST_CASE("layer_norm: rows whose squares leave float32 are normalized") {
   CHECK(distance(layer_norm(tensor({{1e200, 2e200, 3e200, 4e200}}, DType::float64)).y, right) < 1e-6);
 }
 
+TEST_CASE("layer_norm: a row whose squares leave float32 and whose mean is far from zero keeps its digits") {
+  std::vector<double> values;
+  for (int i = 0; i < 16; ++i) values.push_back((1000 + i) * 1e25);
+  const Tensor x = tensor({1, 16}, values, DType::float32);
+  const Reference right(true, x, {}, {}, zeros({1, 16}), kEps);
+  CHECK(distance(layer_norm(x).y, right.y) < tolerance(DType::float32));
+}
+
+TEST_CASE("layer_norm: a row of equal elements is 0") {
+  for (const double value : {0.0, 5.0, -1e30}) {
+    CHECK(distance(layer_norm(full({1, 5}, value)).y, {0, 0, 0, 0, 0}) == 0.0);
+  }
+}
+
 TEST_CASE("rms_norm: eps keeps its meaning beside a large element, and a zero row is zero") {
   std::vector<double> row(1024, 0.0);
   row[0] = 100.0;

@@ -36,6 +36,20 @@ TEST_CASE("embedding: a token that equals the number of rows is refused") {
                        Error);
 }
 
+TEST_CASE("embedding: a negative token is refused") {
+  Rng rng(1);
+  Embedding embedding(3, 2, 1.0, rng);
+  Tape tape;
+  CHECK_THROWS_WITH_AS(embedding(tape, tokens({-1})), doctest::Contains("token -1 at position 0 is outside [0, 3)"),
+                       Error);
+}
+
+TEST_CASE("embedding: with a standard deviation of 0 the table is exactly 0") {
+  Rng rng(1);
+  const Embedding embedding(50, 8, 0.0, rng);
+  CHECK(norm(embedding.parameters()[0]->value()) == 0.0);
+}
+
 TEST_CASE("embedding: the table starts with the standard deviation that was asked for") {
   Rng rng(1);
   const Embedding embedding(256, 64, 0.02, rng);
