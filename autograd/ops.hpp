@@ -56,9 +56,10 @@ Var operator*(double a, const Operand& b);
 Var operator/(double a, const Operand& b);
 Var operator-(const Operand& x);
 
-// Functions, elementwise.
+// Functions, elementwise. NaN goes through all of them, and so does a NaN cotangent.
 Var exp(const Var& x, SourceLine line = SourceLine::here());
 Var log(const Var& x, SourceLine line = SourceLine::here());
+// sqrt's derivative at 0 is infinite, so sqrt(sum(square(x))) has none at x = 0 (NaN): add an eps below the root.
 Var sqrt(const Var& x, SourceLine line = SourceLine::here());
 Var rsqrt(const Var& x, SourceLine line = SourceLine::here());       // 1 / sqrt(x)
 Var reciprocal(const Var& x, SourceLine line = SourceLine::here());  // 1 / x
@@ -68,7 +69,8 @@ Var erf(const Var& x, SourceLine line = SourceLine::here());
 Var abs(const Var& x, SourceLine line = SourceLine::here());   // derivative 0 at 0
 Var sign(const Var& x, SourceLine line = SourceLine::here());  // derivative 0 everywhere
 
-// Activations. ReLU's derivative at 0 is 0. gelu is x Phi(x); gelu_tanh its approximation by tanh.
+// Activations. relu(-0) is +0, and ReLU's derivative at 0 is 0. gelu is x Phi(x); gelu_tanh its approximation by tanh.
+// NaN stays NaN.
 Var relu(const Var& x, SourceLine line = SourceLine::here());
 Var gelu(const Var& x, SourceLine line = SourceLine::here());
 Var gelu_tanh(const Var& x, SourceLine line = SourceLine::here());
@@ -98,7 +100,8 @@ Var linear(const Var& x, const Var& weight, const Var& bias = {}, SourceLine lin
 // table [V, H], tokens [...] of int32 -> [..., H]. Throws Error(argument) on a token outside [0, V).
 Var embedding(const Var& table, const Tensor& tokens, SourceLine line = SourceLine::here());
 
-// Over the last axis.
+// Over the last axis. An element of -inf is masked: its probability, and the gradient of softmax there, are exactly 0.
+// A row of nothing but -inf is NaN (0/0).
 Var softmax(const Var& x, SourceLine line = SourceLine::here());
 Var log_softmax(const Var& x, SourceLine line = SourceLine::here());
 
@@ -107,11 +110,16 @@ Var log_softmax(const Var& x, SourceLine line = SourceLine::here());
 Var cross_entropy(const Var& logits, const Tensor& targets, SourceLine line = SourceLine::here());
 
 // q, k, v [B, T, H] -> [B, T, H]: in each of `heads` slices of D = H / heads columns,
-// softmax(q k^T / sqrt(D) where the key isn't later than the query) v.
+// softmax(q k^T / sqrt(D) where the key isn't later than the query) v. A NaN or infinity at a later position doesn't
+// reach the output of an earlier one.
 Var causal_attention(const Var& q, const Var& k, const Var& v, Index heads, SourceLine line = SourceLine::here());
 
 // Over the last axis: gamma (x - mean) / sqrt(variance + eps) + beta, with the biased variance. gamma and beta [H] may
 // be undefined. Derivation: autograd/ops/layer_norm.md. Throws Error(argument) on a negative or NaN eps.
+//
+// Both norms take rows of any size up to half of the dtype's largest number, also where their squares overflow; eps
+// keeps its meaning. A row of equal elements gives beta, and a zero row in rms_norm 0; with an eps of 0 they are 0/0,
+// NaN.
 inline constexpr double kNormEps = 1e-5;
 Var layer_norm(const Var& x, const Var& gamma = {}, const Var& beta = {}, double eps = kNormEps,
                SourceLine line = SourceLine::here());

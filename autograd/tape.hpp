@@ -83,7 +83,8 @@ class Tape {
   std::vector<Tensor> gradients(const Var& y, std::span<const Var> xs, const Tensor& cotangent = {},
                                 SourceLine line = SourceLine::here());
 
-  // The same as recorded values, which can be differentiated again. The cotangent is a node; undefined means 1.
+  // The same as recorded values, which can be differentiated again, right to any order. The cotangent is a node of y's
+  // shape; undefined means 1. Throws Error(state) on an operation whose derivative can't be recorded, as a custom one.
   std::vector<Var> recorded_gradients(const Var& y, std::span<const Var> xs, const Var& cotangent = {},
                                       SourceLine line = SourceLine::here());
 
