@@ -2,7 +2,8 @@
 # Set-up that examples/run, tests/run and .ci/run share; they source it. Needs bash, and Debian 12 or a recent Ubuntu.
 #
 #   install_packages NAME...          installs what is missing of the named Debian packages
-#   build PRESET [NINJA-TARGET...]    configures and builds a preset of CMakePresets.json
+#   configure PRESET                  configures a preset of CMakePresets.json
+#   build PRESET [NINJA-TARGET...]    the same, then builds it
 #   say, stop                         a line to standard error; the same, then exit 2
 
 # What the library and the jnorm program are built with, and the text that the demo trains on.
@@ -76,10 +77,8 @@ build_jobs() {
   printf '%s\n' "$jobs"
 }
 
-build() {
-  local preset=$1 folder="$root/build/$1" log targets=()
-  shift
-  (($#)) && targets=(--target "$@")
+configure() {
+  local preset=$1 log
   log=$(mktemp)
   if ! cmake -S "$root" --preset "$preset" >"$log" 2>&1; then
     cat "$log" >&2
@@ -88,6 +87,13 @@ build() {
     exit 1
   fi
   rm "$log"
+}
+
+build() {
+  local preset=$1 folder="$root/build/$1" targets=()
+  shift
+  (($#)) && targets=(--target "$@")
+  configure "$preset"
   [[ -e $folder/.ninja_log ]] || say "building in build/$preset; the first time takes some minutes"
   # Ninja's progress is one line that changes on a terminal; elsewhere only warnings and errors are shown.
   local ninja=(cmake --build "$folder" --parallel "$(build_jobs)" "${targets[@]}")
