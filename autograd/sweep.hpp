@@ -29,7 +29,7 @@ class Sweep {
   void check_saved_values() const;
 
   // Carries the cotangent of `to` backwards. A leaf's, a source's and a retained node's stays in its slot.
-  // `observe` and `passed` may be empty; `passed` is called when a node's inputs have got their share.
+  // `observe` may be empty; it is called for each node whose cotangent is complete.
   void reverse(Tensor cotangent, Index copies, const std::function<void(NodeIndex, const Tensor&)>& observe,
                bool free_values);
   // Carries the tangents that the caller put into slots forwards, up to `to`'s slot.

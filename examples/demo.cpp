@@ -108,6 +108,11 @@ class Demo final : public Command {
     result.command = command_of(session);
     write_file_atomically(page, render_report(result));
     show(session, result, page);
+    const double error = largest_decomposition_error(result);
+    if (!(error <= kDecompositionTolerance)) {
+      fail(ErrorKind::check, "demo: the Jacobians' parts differ from the whole by {:.2g}, {:.0e} is allowed", error,
+           kDecompositionTolerance);
+    }
   }
 
  private:
@@ -194,7 +199,7 @@ class Demo final : public Command {
     return command;
   }
 
-  static void show(const Session& session, const DemoResult& result, const std::string& page) {
+  void show(const Session& session, const DemoResult& result, const std::string& page) const {
     if (session.common().json) {
       nlohmann::ordered_json json{{"report", page}, {"runs", nlohmann::ordered_json::array()}};
       for (const PlacementRun& run : result.runs) json["runs"].push_back(json_of(run));
@@ -204,8 +209,8 @@ class Demo final : public Command {
     fmt::print("{}\nThe whole story, with pictures: {}\n", demo_table(result, Style::for_stream(stdout)), page);
   }
 
-  static nlohmann::ordered_json json_of(const PlacementRun& run) {
-    TransformerConfig config;
+  nlohmann::ordered_json json_of(const PlacementRun& run) const {
+    TransformerConfig config = config_.model;
     config.placement = run.placement;
     return {{"placement", run.placement.name},
             {"losses", run.losses},
@@ -252,14 +257,11 @@ std::string Demo::demo_table(const DemoResult& result, const Style& style) {
   }
   table.add(std::move(losses));
 
-  double error = 0.0;
-  for (const PlacementRun& run : result.runs) {
-    error = std::max({error, run.before.largest_decomposition_error(), run.after.largest_decomposition_error()});
-  }
   return fmt::format(
-      "{}\nIn every sublayer the tape's J equals the one from the branch and the norm's formula, to {:.0e}.\n"
+      "{}\nIn every sublayer the tape's J and the one from the branch and the norm's formula differ by {:.0e} at "
+      "most.\n"
       "One recipe is no law: depth, initialization, warm-up and optimizer move all of this.\n",
-      table.text(style), error);
+      table.text(style), largest_decomposition_error(result));
 }
 
 }  // namespace

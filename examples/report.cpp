@@ -171,15 +171,11 @@ std::string depth_section(const DemoResult& result) {
 }
 
 std::string check_section(const DemoResult& result) {
-  double worst = 0.0;
-  for (const PlacementRun& run : result.runs) {
-    worst = std::max({worst, run.before.largest_decomposition_error(), run.after.largest_decomposition_error()});
-  }
   return fmt::format(
       "<h2>Checked</h2>\n<p>For every sublayer the tape's J was compared with the one put together from the branch's "
       "Jacobian and the norm's closed form. The largest relative difference was <b>{:.1e}</b>; {:.0e} is "
       "allowed.</p>\n",
-      worst, kDecompositionTolerance);
+      largest_decomposition_error(result), kDecompositionTolerance);
 }
 
 std::string recipe_section(const DemoResult& result) {
@@ -204,6 +200,14 @@ and precision all move these curves.</p>
 )";
 
 }  // namespace
+
+double largest_decomposition_error(const DemoResult& result) {
+  double worst = 0.0;
+  for (const PlacementRun& run : result.runs) {
+    worst = std::max({worst, run.before.largest_decomposition_error(), run.after.largest_decomposition_error()});
+  }
+  return worst;
+}
 
 std::string render_report(const DemoResult& result) {
   std::string html =

@@ -27,6 +27,9 @@ struct DemoResult {
   std::string command;                                      // that makes the page again
 };
 
+// Of all sublayers of both models, before and after training.
+double largest_decomposition_error(const DemoResult& result);
+
 // One HTML page that refers to nothing outside itself. All numbers come from the result.
 std::string render_report(const DemoResult& result);
 

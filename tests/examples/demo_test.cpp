@@ -73,6 +73,7 @@ TEST_CASE("jnorm demo: --json prints one object with both runs, measured before 
   for (const auto& run : report["runs"]) {
     CHECK(run["losses"].size() == 6);
     CHECK(run["before"]["layers"].size() == 2);
+    CHECK(run["before"]["dim"] == 8);
     CHECK(run["before"]["layers"] != run["after"]["layers"]);
     CHECK(run["after"]["decomposition_error"] < 1e-10);
   }
