@@ -1,14 +1,14 @@
-// Operations that move, repeat or sum elements: linear maps whose adjoint is another of them.
+// Operations that move or repeat elements: linear maps whose adjoint is another of them.
 //
 //   reshape    <-> reshape back
 //   broadcast  <-> sum over the axes that repeated
 //   permute    <-> permute by the inverse
-//   sum        <-> broadcast
 
 #include <algorithm>
 #include <array>
 
 #include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/ops/axes.hpp>
 #include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
@@ -24,14 +24,6 @@ std::uint32_t repeated_axes(const Shape& from, const Shape& to) {
     if (axis < missing || (from[axis - missing] == 1 && to[axis] != 1)) axes |= 1u << axis;
   }
   return axes;
-}
-
-// `shape` with size 1 at the axes whose bit is set: a sum's result with its axes kept.
-Shape with_ones_at(Shape shape, std::uint32_t axes) {
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if ((axes >> axis & 1u) != 0) shape = shape.with_axis(axis, 1);
-  }
-  return shape;
 }
 
 struct Reshape : Primitive<Reshape> {
@@ -101,54 +93,6 @@ struct Permute : Primitive<Permute> {
   }
 };
 
-struct Sum : Primitive<Sum> {
-  static constexpr Description kDescription{.name = "sum", .inputs = "x", .formula = "y = sum of x over axes"};
-  std::uint32_t axes;
-  explicit Sum(std::uint32_t bits) : axes(bits) {}
-
-  template <class Back>
-  void pull(Back& back) const {
-    if (!back.wants(0)) return;
-    const Shape shape = back.input(0).shape();
-    back.give(0, broadcast_to(reshape(back.cotangent(), back.shaped(with_ones_at(shape, axes))), back.shaped(shape)));
-  }
-  void jvp(Pushforward& push) const override {
-    if (push.has(0)) push.give(sum_axes(push.tangent(0), axes << push.axis(0)));
-  }
-};
-
-std::uint32_t axis_bits(const char* name, const Var& x, std::initializer_list<int> axes, const Site& site) {
-  std::uint32_t bits = 0;
-  for (const int axis : axes) {
-    expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis,
-           x.shape());
-    const std::uint32_t bit = 1u << x.shape().resolve_axis(axis);
-    expect((bits & bit) == 0, site, "{}: axis {} is named twice", name, axis);
-    bits |= bit;
-  }
-  return bits;
-}
-
-std::uint32_t all_axes(const Var& x) { return (1u << x.rank()) - 1u; }
-
-Index count_of(const Shape& shape, std::uint32_t axes) {
-  Index count = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    if ((axes >> axis & 1u) != 0) count *= shape[axis];
-  }
-  return count;
-}
-
-Var reduce(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
-  const Var y = sum_axes(x, axes, line);
-  return keep == Keep::yes ? reshape(y, with_ones_at(x.shape(), axes), line) : y;
-}
-
-// The mean over no elements is 0/0, NaN, as NumPy and PyTorch have it.
-Var mean_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
-  return affine(reduce(x, axes, keep, line), 1.0 / static_cast<double>(count_of(x.shape(), axes)), 0.0, line);
-}
-
 }  // namespace
 
 Var reshape(const Var& x, const Shape& shape, SourceLine line) {
@@ -189,23 +133,6 @@ Var transpose(const Var& x, SourceLine line) {
   for (int i = 0; i < x.rank(); ++i) axes[static_cast<std::size_t>(i)] = i;
   std::swap(axes[static_cast<std::size_t>(x.rank() - 2)], axes[static_cast<std::size_t>(x.rank() - 1)]);
   return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(x.rank())), line);
-}
-
-Var sum_axes(const Var& x, std::uint32_t axes, SourceLine line) {
-  if (axes == 0) return x;
-  return x.tape().record(Sum(axes), {x}, sum_axes(x.value(), axes), {}, line);
-}
-
-Var sum(const Var& x, SourceLine line) { return reduce(x, all_axes(x), Keep::no, line); }
-
-Var sum(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return reduce(x, axis_bits("sum", x, axes, {x.tape(), line}), keep, line);
-}
-
-Var mean(const Var& x, SourceLine line) { return mean_over(x, all_axes(x), Keep::no, line); }
-
-Var mean(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return mean_over(x, axis_bits("mean", x, axes, {x.tape(), line}), keep, line);
 }
 
 }  // namespace jnorm
