@@ -21,6 +21,14 @@ struct Description {
   const char* source = "";         // the paper or book
   std::uint32_t saved_inputs = 0;  // bit i: the derivative reads input i's value
   bool saves_output = false;       // the derivative reads the output's value
+
+  // Which rows row r of the output depends on. Rows are the leading axes flattened, the last axis lies within a row; an
+  // int32 input has one element a row. A dense Jacobian sweeps only the rows that are live: vjp then gets all that is
+  // marked here cut to these rows, [r, H], and whole what isn't marked, as weights. Without row_inputs nothing is
+  // known, and all rows are swept.
+  std::uint32_t row_inputs = 0;      // bit i: of input i, row r alone
+  std::uint32_t earlier_inputs = 0;  // bit i: of input i [B, T, H], row r and the earlier ones of the same sequence
+  std::uint32_t row_saved = 0;  // bit i: saved tensor i belongs to rows: [R] or [R, ...], beside sequences [B, ..., T]
 };
 
 // A recorded operation's derivatives. Its parameters (an eps, axes) are members; its tensors are on the tape: the

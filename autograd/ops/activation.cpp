@@ -36,7 +36,7 @@ struct ActivationOperation : Fused<Self> {
 struct Relu : ActivationOperation<Relu> {
   static constexpr Activation kActivation = Activation::relu;
   static constexpr Description kDescription{
-      .name = "relu", .inputs = "x", .formula = "y = max(x, 0)", .saved_inputs = 0b1};
+      .name = "relu", .inputs = "x", .formula = "y = max(x, 0)", .saved_inputs = 0b1, .row_inputs = 0b1};
 
   Var composed(std::span<const Var> inputs) const override {
     const Var& x = inputs[0];
@@ -50,7 +50,8 @@ struct Gelu : ActivationOperation<Gelu> {
                                             .inputs = "x",
                                             .formula = "y = x Phi(x)",
                                             .source = "Hendrycks and Gimpel 2016",
-                                            .saved_inputs = 0b1};
+                                            .saved_inputs = 0b1,
+                                            .row_inputs = 0b1};
 
   Var composed(std::span<const Var> inputs) const override {
     const Var& x = inputs[0];
@@ -64,7 +65,8 @@ struct GeluTanh : ActivationOperation<GeluTanh> {
                                             .inputs = "x",
                                             .formula = "y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
                                             .source = "Hendrycks and Gimpel 2016",
-                                            .saved_inputs = 0b1};
+                                            .saved_inputs = 0b1,
+                                            .row_inputs = 0b1};
 
   Var composed(std::span<const Var> inputs) const override {
     const Var& x = inputs[0];

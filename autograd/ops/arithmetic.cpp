@@ -10,7 +10,7 @@ namespace jnorm {
 namespace {
 
 struct Add : Primitive<Add> {
-  static constexpr Description kDescription{.name = "add", .inputs = "a b", .formula = "y = a + b"};
+  static constexpr Description kDescription{.name = "add", .inputs = "a b", .formula = "y = a + b", .row_inputs = 0b11};
 
   template <class Back>
   void pull(Back& back) const {
@@ -24,7 +24,8 @@ struct Add : Primitive<Add> {
 };
 
 struct Subtract : Primitive<Subtract> {
-  static constexpr Description kDescription{.name = "subtract", .inputs = "a b", .formula = "y = a - b"};
+  static constexpr Description kDescription{
+      .name = "subtract", .inputs = "a b", .formula = "y = a - b", .row_inputs = 0b11};
 
   template <class Back>
   void pull(Back& back) const {
@@ -39,7 +40,7 @@ struct Subtract : Primitive<Subtract> {
 
 struct Multiply : Primitive<Multiply> {
   static constexpr Description kDescription{
-      .name = "multiply", .inputs = "a b", .formula = "y = a * b", .saved_inputs = 0b11};
+      .name = "multiply", .inputs = "a b", .formula = "y = a * b", .saved_inputs = 0b11, .row_inputs = 0b11};
 
   template <class Back>
   void pull(Back& back) const {
@@ -53,8 +54,12 @@ struct Multiply : Primitive<Multiply> {
 };
 
 struct Divide : Primitive<Divide> {
-  static constexpr Description kDescription{
-      .name = "divide", .inputs = "a b", .formula = "y = a / b", .saved_inputs = 0b10, .saves_output = true};
+  static constexpr Description kDescription{.name = "divide",
+                                            .inputs = "a b",
+                                            .formula = "y = a / b",
+                                            .saved_inputs = 0b10,
+                                            .saves_output = true,
+                                            .row_inputs = 0b11};
 
   // dy/da = 1/b, dy/db = -a/b^2 = -y/b
   template <class Back>
@@ -69,7 +74,8 @@ struct Divide : Primitive<Divide> {
 };
 
 struct Affine : Primitive<Affine> {
-  static constexpr Description kDescription{.name = "affine", .inputs = "x", .formula = "y = scale x + shift"};
+  static constexpr Description kDescription{
+      .name = "affine", .inputs = "x", .formula = "y = scale x + shift", .row_inputs = 0b1};
   double scale;
   double shift;
   Affine(double a, double b) : scale(a), shift(b) {}

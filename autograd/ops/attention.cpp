@@ -58,7 +58,10 @@ struct CausalAttention : Fused<CausalAttention> {
                                             .formula = "y = softmax(q k^T / sqrt(D), causal) v",
                                             .source = "Vaswani et al. 2017",
                                             .saved_inputs = 0b111,
-                                            .saves_output = true};
+                                            .saves_output = true,
+                                            .row_inputs = 0b001,
+                                            .earlier_inputs = 0b110,
+                                            .row_saved = 0b1};
   Index heads;
   explicit CausalAttention(Index count) : heads(count) {}
 

@@ -26,7 +26,7 @@ struct Elementwise : Primitive<Self> {
 
 struct Exp : Elementwise<Exp> {
   static constexpr Description kDescription{
-      .name = "exp", .inputs = "x", .formula = "y = e^x, dy/dx = y", .saves_output = true};
+      .name = "exp", .inputs = "x", .formula = "y = e^x, dy/dx = y", .saves_output = true, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
     return multiply(v, y);
@@ -35,7 +35,7 @@ struct Exp : Elementwise<Exp> {
 
 struct Log : Elementwise<Log> {
   static constexpr Description kDescription{
-      .name = "log", .inputs = "x", .formula = "y = ln x, dy/dx = 1/x", .saved_inputs = 0b1};
+      .name = "log", .inputs = "x", .formula = "y = ln x, dy/dx = 1/x", .saved_inputs = 0b1, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& x, const P& /*y*/) {
     return divide(v, x);
@@ -44,7 +44,7 @@ struct Log : Elementwise<Log> {
 
 struct Sqrt : Elementwise<Sqrt> {
   static constexpr Description kDescription{
-      .name = "sqrt", .inputs = "x", .formula = "y = sqrt(x), dy/dx = 1/(2y)", .saves_output = true};
+      .name = "sqrt", .inputs = "x", .formula = "y = sqrt(x), dy/dx = 1/(2y)", .saves_output = true, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
     return affine(divide(v, y), 0.5, 0.0);
@@ -52,8 +52,11 @@ struct Sqrt : Elementwise<Sqrt> {
 };
 
 struct Rsqrt : Elementwise<Rsqrt> {
-  static constexpr Description kDescription{
-      .name = "rsqrt", .inputs = "x", .formula = "y = 1/sqrt(x), dy/dx = -y^3/2", .saves_output = true};
+  static constexpr Description kDescription{.name = "rsqrt",
+                                            .inputs = "x",
+                                            .formula = "y = 1/sqrt(x), dy/dx = -y^3/2",
+                                            .saves_output = true,
+                                            .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
     return affine(multiply(v, multiply(y, square(y))), -0.5, 0.0);
@@ -62,7 +65,7 @@ struct Rsqrt : Elementwise<Rsqrt> {
 
 struct Reciprocal : Elementwise<Reciprocal> {
   static constexpr Description kDescription{
-      .name = "reciprocal", .inputs = "x", .formula = "y = 1/x, dy/dx = -y^2", .saves_output = true};
+      .name = "reciprocal", .inputs = "x", .formula = "y = 1/x, dy/dx = -y^2", .saves_output = true, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
     return negate(multiply(v, square(y)));
@@ -71,7 +74,7 @@ struct Reciprocal : Elementwise<Reciprocal> {
 
 struct Square : Elementwise<Square> {
   static constexpr Description kDescription{
-      .name = "square", .inputs = "x", .formula = "y = x^2, dy/dx = 2x", .saved_inputs = 0b1};
+      .name = "square", .inputs = "x", .formula = "y = x^2, dy/dx = 2x", .saved_inputs = 0b1, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& x, const P& /*y*/) {
     return affine(multiply(v, x), 2.0, 0.0);
@@ -79,8 +82,11 @@ struct Square : Elementwise<Square> {
 };
 
 struct Tanh : Elementwise<Tanh> {
-  static constexpr Description kDescription{
-      .name = "tanh", .inputs = "x", .formula = "y = tanh(x), dy/dx = 1 - y^2", .saves_output = true};
+  static constexpr Description kDescription{.name = "tanh",
+                                            .inputs = "x",
+                                            .formula = "y = tanh(x), dy/dx = 1 - y^2",
+                                            .saves_output = true,
+                                            .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
     return multiply(v, affine(square(y), -1.0, 1.0));
@@ -88,8 +94,11 @@ struct Tanh : Elementwise<Tanh> {
 };
 
 struct Erf : Elementwise<Erf> {
-  static constexpr Description kDescription{
-      .name = "erf", .inputs = "x", .formula = "y = erf(x), dy/dx = 2/sqrt(pi) e^(-x^2)", .saved_inputs = 0b1};
+  static constexpr Description kDescription{.name = "erf",
+                                            .inputs = "x",
+                                            .formula = "y = erf(x), dy/dx = 2/sqrt(pi) e^(-x^2)",
+                                            .saved_inputs = 0b1,
+                                            .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& x, const P& /*y*/) {
     return multiply(v, affine(exp(negate(square(x))), 2.0 * std::numbers::inv_sqrtpi, 0.0));
@@ -98,7 +107,7 @@ struct Erf : Elementwise<Erf> {
 
 struct Abs : Elementwise<Abs> {
   static constexpr Description kDescription{
-      .name = "abs", .inputs = "x", .formula = "y = |x|, dy/dx = sign(x)", .saved_inputs = 0b1};
+      .name = "abs", .inputs = "x", .formula = "y = |x|, dy/dx = sign(x)", .saved_inputs = 0b1, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& x, const P& /*y*/) {
     return multiply(v, sign(x));
@@ -106,7 +115,8 @@ struct Abs : Elementwise<Abs> {
 };
 
 struct Sign : Primitive<Sign> {
-  static constexpr Description kDescription{.name = "sign", .inputs = "x", .formula = "y = sign(x), dy/dx = 0"};
+  static constexpr Description kDescription{
+      .name = "sign", .inputs = "x", .formula = "y = sign(x), dy/dx = 0", .row_inputs = 0b1};
   template <class Back>
   void pull(Back& back) const {
     if (back.wants(0)) back.give(0, affine(back.cotangent(), 0.0, 0.0));

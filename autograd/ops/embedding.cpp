@@ -12,8 +12,11 @@ namespace jnorm {
 namespace {
 
 struct Embedding : Fused<Embedding> {
-  static constexpr Description kDescription{
-      .name = "embedding", .inputs = "table tokens", .formula = "y = table[token]", .saved_inputs = 0b10};
+  static constexpr Description kDescription{.name = "embedding",
+                                            .inputs = "table tokens",
+                                            .formula = "y = table[token]",
+                                            .saved_inputs = 0b10,
+                                            .row_inputs = 0b10};
 
   void vjp(Pullback& back) const override {
     if (back.wants(0)) {

@@ -21,7 +21,9 @@ struct LayerNorm : Fused<LayerNorm> {
                                             .formula = "y = gamma * (x - mean(x)) / sqrt(variance(x) + eps) + beta",
                                             .derivation = "autograd/ops/layer_norm.md",
                                             .source = "Ba et al. 2016",
-                                            .saved_inputs = 0b11};
+                                            .saved_inputs = 0b11,
+                                            .row_inputs = 0b1,
+                                            .row_saved = 0b11};
   double eps;
   std::int8_t gamma;  // the input's number, or -1 if there is none
   std::int8_t beta;

@@ -25,7 +25,7 @@ Destination as_rows(Destination destination, Index copies) {
 
 struct Linear : Fused<Linear> {
   static constexpr Description kDescription{
-      .name = "linear", .inputs = "x weight bias", .formula = "y = x W^T + b", .saved_inputs = 0b11};
+      .name = "linear", .inputs = "x weight bias", .formula = "y = x W^T + b", .saved_inputs = 0b11, .row_inputs = 0b1};
 
   void vjp(Pullback& back) const override {
     const Index copies = back.copies();

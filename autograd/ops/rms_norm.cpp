@@ -19,7 +19,9 @@ struct RmsNorm : Fused<RmsNorm> {
                                             .formula = "y = gamma * x / sqrt(mean(x^2) + eps)",
                                             .derivation = "autograd/ops/rms_norm.md",
                                             .source = "Zhang and Sennrich 2019",
-                                            .saved_inputs = 0b11};
+                                            .saved_inputs = 0b11,
+                                            .row_inputs = 0b1,
+                                            .row_saved = 0b1};
   double eps;
   explicit RmsNorm(double epsilon) : eps(epsilon) {}
 

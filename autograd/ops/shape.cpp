@@ -28,7 +28,7 @@ std::uint32_t repeated_axes(const Shape& from, const Shape& to) {
 
 struct Reshape : Primitive<Reshape> {
   static constexpr Description kDescription{
-      .name = "reshape", .inputs = "x", .formula = "y holds x's elements in another shape"};
+      .name = "reshape", .inputs = "x", .formula = "y holds x's elements in another shape", .row_inputs = 0b1};
   template <class Back>
   void pull(Back& back) const {
     if (back.wants(0)) back.give(0, reshape(back.cotangent(), back.shaped(back.input(0).shape())));
@@ -39,8 +39,10 @@ struct Reshape : Primitive<Reshape> {
 };
 
 struct Broadcast : Primitive<Broadcast> {
-  static constexpr Description kDescription{
-      .name = "broadcast", .inputs = "x", .formula = "y repeats x along the axes that x lacks or has with size 1"};
+  static constexpr Description kDescription{.name = "broadcast",
+                                            .inputs = "x",
+                                            .formula = "y repeats x along the axes that x lacks or has with size 1",
+                                            .row_inputs = 0b1};
   template <class Back>
   void pull(Back& back) const {
     if (!back.wants(0)) return;

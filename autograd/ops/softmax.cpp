@@ -16,7 +16,7 @@ namespace {
 
 struct Softmax : Fused<Softmax> {
   static constexpr Description kDescription{
-      .name = "softmax", .inputs = "x", .formula = "p = e^x / sum(e^x)", .saves_output = true};
+      .name = "softmax", .inputs = "x", .formula = "p = e^x / sum(e^x)", .saves_output = true, .row_inputs = 0b1};
 
   void vjp(Pullback& back) const override {
     back.output().device().kernels().softmax_dx(back.cotangent(), back.output(), back.into(0));  // [SM.2]
@@ -37,7 +37,7 @@ struct Softmax : Fused<Softmax> {
 
 struct LogSoftmax : Fused<LogSoftmax> {
   static constexpr Description kDescription{
-      .name = "log_softmax", .inputs = "x", .formula = "z = x - log sum(e^x)", .saves_output = true};
+      .name = "log_softmax", .inputs = "x", .formula = "z = x - log sum(e^x)", .saves_output = true, .row_inputs = 0b1};
 
   void vjp(Pullback& back) const override {
     back.output().device().kernels().log_softmax_dx(back.cotangent(), back.output(), back.into(0));  // [SM.3]
