@@ -10,7 +10,7 @@ namespace {
 
 // Copy k of a tensor with a leading axis: [K, ...] -> [...].
 Tensor copy_of(const Tensor& stacked, Index k, const Shape& shape) {
-  return dispatch_wide("custom", stacked.dtype(), [&](auto tag) {
+  return dispatch_floating("custom", stacked.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Tensor slice = Tensor::uninitialized(shape, stacked.dtype());
     std::copy_n(stacked.data<T>() + k * shape.size(), shape.size(), slice.output_data<T>());
@@ -19,10 +19,18 @@ Tensor copy_of(const Tensor& stacked, Index k, const Shape& shape) {
 }
 
 void write_copy(const Tensor& stacked, Index k, const Tensor& slice) {
-  dispatch_wide("custom", stacked.dtype(), [&](auto tag) {
+  dispatch_floating("custom", stacked.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     std::copy_n(slice.data<T>(), slice.size(), stacked.output_data<T>() + k * slice.size());
   });
+}
+
+// Lambdas run in a wide dtype.
+Tensor widened(const Tensor& x) { return x.to(statistics_dtype(x.dtype())); }
+
+std::vector<Tensor> widened(std::vector<Tensor> tensors) {
+  for (Tensor& tensor : tensors) tensor = widened(tensor);
+  return tensors;
 }
 
 class CustomOperation final : public Operation {
@@ -83,11 +91,12 @@ class CustomOperation final : public Operation {
   }
 
   std::array<Tensor, 3> checked_backward(const std::vector<Tensor>& inputs, const Tensor& y, const Tensor& dy) const {
-    std::array<Tensor, 3> gradients = function_->backward(inputs, y, dy);
+    std::array<Tensor, 3> gradients = function_->backward(widened(inputs), widened(y), widened(dy));
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       expect(gradients[i].shape() == inputs[i].shape(),
              "{}: its backward made a gradient of shape {} for input {}, which is {}", description().name,
              gradients[i].shape(), i, inputs[i].shape());
+      gradients[i] = gradients[i].to(inputs[i].dtype());
     }
     return gradients;
   }
@@ -107,7 +116,7 @@ Var Custom::apply(std::span<const Var> inputs, SourceLine line) const {
     expect_same_kind(name, inputs[0], input, {tape, line});
     values.push_back(input.value());
   }
-  Tensor y = function_->forward(values);
+  Tensor y = function_->forward(widened(values)).to(values[0].dtype());
   tape.keep_alive(function_);
   return tape.record_node(tape.keep(CustomOperation(function_.get())), inputs, std::move(y), {}, line);
 }

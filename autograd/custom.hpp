@@ -9,8 +9,9 @@
 //   print(check_gradients(swish, {randn({3, 4}, rng)}));
 //
 // Two or three inputs work alike: forward(a, b, y) and backward(a, b, y, dy, da, db). The lambdas are generic and run
-// in the inputs' dtype; results go into the last arguments, which take any shape that is assigned to them. A lambda
-// that returns something is refused by the compiler: a lazy expression would refer to its dead locals.
+// in the inputs' dtype, and for the narrow dtypes in float32; results go into the last arguments, which take any shape
+// that is assigned to them. A lambda that returns something is refused by the compiler: a lazy expression would refer
+// to its dead locals.
 
 #include <array>
 #include <memory>

@@ -62,6 +62,8 @@ Var Tape::add_leaf(Node::Kind kind, Tensor value, std::string_view name, SourceL
 }
 
 Var Tape::variable(Tensor value, std::string_view name, SourceLine line) {
+  expect(!value.defined() || value.dtype() != DType::int32, line,
+         "tape: a variable has a gradient, so it must be a floating-point tensor, got int32; use constant()");
   return add_leaf(Node::Kind::variable, std::move(value), name, line);
 }
 

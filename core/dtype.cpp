@@ -12,7 +12,21 @@ namespace {
 
 constexpr std::array<const char*, 5> kNames{"float64", "float32", "bfloat16", "float16", "int32"};
 
+// To float32, where an inexact value gets an odd last bit: it then lies on the same side of every halfway point of a
+// narrower type, so that rounding it once more gives what rounding the double would have given.
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || !std::isfinite(nearest)) return nearest;
+  auto word = std::bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --word;  // towards zero
+  return std::bit_cast<float>(word | 1u);
+}
+
 }  // namespace
+
+BFloat16::BFloat16(double value) : BFloat16(round_to_odd(value)) {}
+
+Float16::Float16(double value) : Float16(round_to_odd(value)) {}
 
 BFloat16::BFloat16(float value) {
   const auto word = std::bit_cast<std::uint32_t>(value);
@@ -77,6 +91,10 @@ double machine_epsilon(DType dtype) {
     case DType::int32: break;
   }
   fail(ErrorKind::argument, "machine_epsilon: int32 has none");
+}
+
+DType statistics_dtype(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16 ? DType::float32 : dtype;
 }
 
 void fail_unsupported_dtype(const char* operation, DType dtype) {

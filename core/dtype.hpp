@@ -19,6 +19,7 @@ struct BFloat16 {
 
   BFloat16() = default;
   explicit BFloat16(float value);
+  explicit BFloat16(double value);  // rounded once, not through float32's nearest
   explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
@@ -28,6 +29,7 @@ struct Float16 {
 
   Float16() = default;
   explicit Float16(float value);
+  explicit Float16(double value);
   explicit operator float() const;
 };
 
@@ -37,6 +39,10 @@ std::int64_t size_of(DType dtype);               // bytes an element
 
 // The distance from 1 to the next larger value.
 double machine_epsilon(DType dtype);
+
+// What statistics, sums and other values that a derivative saves are kept in: float32 beside the narrow types, and the
+// dtype itself otherwise.
+DType statistics_dtype(DType dtype);
 
 template <class T>
 struct DTypeOf;
@@ -70,8 +76,7 @@ struct TypeTag {
 
 [[noreturn]] void fail_unsupported_dtype(const char* operation, DType dtype);
 
-// Calls f(TypeTag<T>) with the C++ type of a wide floating-point dtype. The kernels that have no path for the narrow
-// types yet come through here, and say so.
+// Calls f(TypeTag<T>) with the C++ type of a wide floating-point dtype, which is all that arithmetic runs in.
 template <class F>
 decltype(auto) dispatch_wide(const char* operation, DType dtype, F&& f) {
   switch (dtype) {

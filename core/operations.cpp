@@ -56,6 +56,8 @@ Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
 Tensor sign(const Tensor& x) { return unary(UnaryOp::sign, x); }
 Tensor erf(const Tensor& x) { return unary(UnaryOp::erf, x); }
 
+Tensor to(const Tensor& x, DType dtype) { return x.to(dtype); }
+
 Tensor reshape(const Tensor& x, const Shape& shape) { return x.reshape(shape); }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {

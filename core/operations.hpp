@@ -32,6 +32,7 @@ Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 Tensor erf(const Tensor& x);
 
+Tensor to(const Tensor& x, DType dtype);
 Tensor reshape(const Tensor& x, const Shape& shape);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 // Sums over the axes whose bit is set; the others stay, in order: [2, 3, 4] over axis 1 is [2, 4].

@@ -85,8 +85,8 @@ Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps, Sour
   if (beta.defined()) expect_norm_parameter("layer_norm", "beta", x, beta, site);
   const Tensor& value = x.value();
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
-  Tensor mean = Tensor::uninitialized({value.rows()}, value.dtype(), value.device());
-  Tensor rstd = Tensor::uninitialized({value.rows()}, value.dtype(), value.device());
+  Tensor mean = Tensor::uninitialized({value.rows()}, statistics_dtype(value.dtype()), value.device());
+  Tensor rstd = Tensor::uninitialized({value.rows()}, statistics_dtype(value.dtype()), value.device());
   value.device().kernels().layer_norm(value, gamma.defined() ? gamma.value() : Tensor(),
                                       beta.defined() ? beta.value() : Tensor(), eps, y, mean, rstd);  // [LN.1]
   const LayerNorm operation(eps, gamma.defined(), beta.defined());

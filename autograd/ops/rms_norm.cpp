@@ -66,7 +66,7 @@ Var rms_norm(const Var& x, const Var& gamma, double eps, SourceLine line) {
   if (gamma.defined()) expect_norm_parameter("rms_norm", "gamma", x, gamma, site);
   const Tensor& value = x.value();
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
-  Tensor rstd = Tensor::uninitialized({value.rows()}, value.dtype(), value.device());
+  Tensor rstd = Tensor::uninitialized({value.rows()}, statistics_dtype(value.dtype()), value.device());
   value.device().kernels().rms_norm(value, gamma.defined() ? gamma.value() : Tensor(), eps, y, rstd);  // [RMS.1]
   if (!gamma.defined()) return x.tape().record(RmsNorm(eps), {x}, y, {rstd}, line);
   return x.tape().record(RmsNorm(eps), {x, gamma}, y, {rstd}, line);

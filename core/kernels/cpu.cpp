@@ -1,4 +1,5 @@
 #include <jnorm/core/kernels/cpu.hpp>
+#include <jnorm/core/kernels/narrow.hpp>
 
 #include <new>
 
@@ -9,41 +10,46 @@ namespace jnorm {
 
 namespace {
 
+using cpu::Updates;
+using cpu::widened;
+using cpu::Writes;
+
+// Kernels without widened<> take the narrow dtypes as they are.
 constexpr Kernels kCpuKernels{
     .fill = cpu::fill,
     .convert = cpu::convert,
-    .unary = cpu::unary,
-    .binary = cpu::binary,
-    .affine = cpu::affine,
-    .accumulate = cpu::accumulate,
-    .activation = cpu::activation,
-    .activation_dx = cpu::activation_dx,
-    .broadcast = cpu::broadcast,
-    .sum = cpu::sum,
+    .unary = widened<cpu::unary, Writes<2>>,
+    .binary = widened<cpu::binary, Writes<3>>,
+    .affine = widened<cpu::affine, Writes<3>>,
+    .accumulate = widened<cpu::accumulate, Writes<>, Updates<2>>,
+    .activation = widened<cpu::activation, Writes<2>>,
+    .activation_dx = widened<cpu::activation_dx>,
+    .broadcast = widened<cpu::broadcast, Writes<1>>,
+    .sum = widened<cpu::sum, Writes<2>>,
     .permute = cpu::permute,
-    .matmul = cpu::matmul,
-    .linear = cpu::linear,
-    .column_sum = cpu::column_sum,
-    .layer_norm = cpu::layer_norm,
-    .layer_norm_dx = cpu::layer_norm_dx,
-    .layer_norm_dparameters = cpu::layer_norm_dparameters,
-    .rms_norm = cpu::rms_norm,
-    .rms_norm_dx = cpu::rms_norm_dx,
-    .rms_norm_dgamma = cpu::rms_norm_dgamma,
-    .softmax = cpu::softmax,
-    .softmax_dx = cpu::softmax_dx,
-    .log_softmax = cpu::log_softmax,
-    .log_softmax_dx = cpu::log_softmax_dx,
-    .cross_entropy = cpu::cross_entropy,
-    .cross_entropy_dx = cpu::cross_entropy_dx,
-    .embedding = cpu::embedding,
-    .embedding_dtable = cpu::embedding_dtable,
-    .causal_attention = cpu::causal_attention,
-    .causal_attention_backward = cpu::causal_attention_backward,
-    .adam = cpu::adam,
-    .sgd = cpu::sgd,
-    .sum_of_squares = cpu::sum_of_squares,
-    .first_non_finite = cpu::first_non_finite,
+    .matmul = widened<cpu::matmul>,
+    .linear = widened<cpu::linear, Writes<3>>,
+    .column_sum = widened<cpu::column_sum>,
+    .layer_norm = widened<cpu::layer_norm, Writes<4, 5, 6>>,
+    .layer_norm_dx = widened<cpu::layer_norm_dx>,
+    .layer_norm_dparameters = widened<cpu::layer_norm_dparameters>,
+    .rms_norm = widened<cpu::rms_norm, Writes<3, 4>>,
+    .rms_norm_dx = widened<cpu::rms_norm_dx>,
+    .rms_norm_dgamma = widened<cpu::rms_norm_dgamma>,
+    .softmax = widened<cpu::softmax, Writes<1>>,
+    .softmax_dx = widened<cpu::softmax_dx>,
+    .log_softmax = widened<cpu::log_softmax, Writes<1>>,
+    .log_softmax_dx = widened<cpu::log_softmax_dx>,
+    .cross_entropy = widened<cpu::cross_entropy, Writes<2, 3>>,
+    .cross_entropy_dx = widened<cpu::cross_entropy_dx>,
+    .embedding = widened<cpu::embedding, Writes<2>>,
+    .embedding_dtable = widened<cpu::embedding_dtable>,
+    .causal_attention = widened<cpu::causal_attention, Writes<4, 5>>,
+    .causal_attention_backward = widened<cpu::causal_attention_backward>,
+    .adam = widened<cpu::adam, Writes<>, Updates<2, 3, 4>>,
+    .sgd = widened<cpu::sgd, Writes<>, Updates<2, 3>>,
+    .sum_of_squares = widened<cpu::sum_of_squares>,
+    .first_non_finite = widened<cpu::first_non_finite>,
 };
 
 std::string cpu_name(int /*ordinal*/) { return "cpu"; }

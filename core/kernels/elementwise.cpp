@@ -54,7 +54,7 @@ void convert_elements(const From* x, To* y, Index count) {
     } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
       y[i] = static_cast<To>(static_cast<float>(x[i]));
     } else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
-      y[i] = To(static_cast<float>(x[i]));
+      y[i] = To(static_cast<std::conditional_t<std::is_same_v<From, float>, float, double>>(x[i]));
     } else {
       y[i] = static_cast<To>(x[i]);
     }

@@ -471,3 +471,8 @@ TEST_CASE("tape: backward refuses an embedding whose tokens were changed in plac
   changed.write_in_place<std::int32_t>()[0] = 1;
   CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("embedding saved tokens at version"), Error);
 }
+
+TEST_CASE("tape: an int32 variable is refused, since it has no gradient") {
+  Tape tape;
+  CHECK_THROWS_WITH_AS(tape.variable(zeros({2}, DType::int32)), doctest::Contains("got int32; use constant()"), Error);
+}

@@ -162,9 +162,9 @@ TEST_CASE("activations: nothing in, nothing out") {
   }
 }
 
-TEST_CASE("activations: the cotangent is not written, and a narrow type is refused by name") {
+TEST_CASE("activations: the cotangent is not written, and int32 is refused by name") {
   const Tensor x = random({40}, DType::float32, 1), dy = random({40}, DType::float32, 2), before = dy.clone();
   cpu().activation_dx(Activation::gelu, dy, x, {garbage_like(x)});
   CHECK(identical(dy, before));
-  CHECK_THROWS_WITH_AS(activation(Activation::relu, zeros({2}, DType::bfloat16)), doctest::Contains("bfloat16"), Error);
+  CHECK_THROWS_WITH_AS(activation(Activation::relu, zeros({2}, DType::int32)), doctest::Contains("int32"), Error);
 }

@@ -151,3 +151,13 @@ TEST_CASE("dispatch calls with the C++ type, and names the operation where a dty
                        Error);
   CHECK_THROWS_AS(dispatch_floating("norm", DType::int32, size), Error);
 }
+
+TEST_CASE("a double is rounded to bfloat16 and float16 once") {
+  // Just above halfway between two narrow values, by less than float32 resolves: nearest in two steps goes down.
+  CHECK(static_cast<float>(BFloat16(1.0 + 0x1p-8 + 0x1p-40)) == 1.0F + 0x1p-7F);
+  CHECK(static_cast<float>(BFloat16(1.0 + 0x1p-8)) == 1.0F);
+  CHECK(static_cast<float>(Float16(1.0 + 0x1p-11 + 0x1p-40)) == 1.0F + 0x1p-10F);
+  CHECK(static_cast<float>(Float16(-1.0 - 0x1p-11 - 0x1p-40)) == -1.0F - 0x1p-10F);
+  CHECK(static_cast<float>(Float16(1e-300)) == 0.0F);
+  CHECK(std::isinf(static_cast<float>(BFloat16(1e300))));
+}

@@ -352,7 +352,7 @@ TEST_CASE("norms: results do not depend on the number of threads") {
   CHECK(independent_of_threads([&] { return rms_norm_gradients(dy, x, gamma).dgamma; }));
 }
 
-TEST_CASE("norms: a narrow type is refused by name") {
-  CHECK_THROWS_WITH_AS(layer_norm(zeros({2, 4}, DType::bfloat16)), doctest::Contains("bfloat16"), Error);
-  CHECK_THROWS_WITH_AS(rms_norm(zeros({2, 4}, DType::float16)), doctest::Contains("float16"), Error);
+TEST_CASE("norms: int32 is refused by name") {
+  CHECK_THROWS_WITH_AS(layer_norm(zeros({2, 4}, DType::int32)), doctest::Contains("int32"), Error);
+  CHECK_THROWS_WITH_AS(rms_norm(zeros({2, 4}, DType::int32)), doctest::Contains("int32"), Error);
 }
