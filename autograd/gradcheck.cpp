@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include <jnorm/autograd/gradcheck_differences.hpp>
+#include <jnorm/autograd/gradcheck_recording.hpp>
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/random.hpp>
 
@@ -10,132 +13,32 @@ namespace jnorm {
 
 namespace {
 
-// A gradient is compared on the scale of its largest element, but not on a smaller one than this, a tenth of what a
-// random cotangent has: where the true gradient vanishes, rounding is all there is.
-constexpr double kSmallestScale = 0.1;
-
-Tensor random_like(const Tensor& x, Rng& rng) { return randn(x.shape(), rng, DType::float64); }
-
-std::vector<Tensor> widened(const std::vector<Tensor>& inputs) {
-  std::vector<Tensor> wide;
-  for (const Tensor& input : inputs) wide.push_back(input.to(DType::float64));
-  return wide;
-}
-
-std::vector<Var> record_inputs(Tape& tape, const std::vector<Tensor>& inputs) {
-  std::vector<Var> xs;
-  xs.reserve(inputs.size());
-  for (const Tensor& input : inputs) xs.push_back(tape.variable(input));
-  return xs;
-}
-
-// <u, f(inputs)> in float64.
-double weighted_output(const DifferentiableFunction& function, const std::vector<Tensor>& inputs, const Tensor& u) {
-  Tape tape;
-  return dot(function(record_inputs(tape, inputs)).value(), u);
-}
-
-// d <u, f> / d inputs[i][e] by the five-point rule: error h^4/30 f^(5), plus rounding over h.
-double central_difference(const DifferentiableFunction& function, std::vector<Tensor> inputs, std::size_t i, Index e,
-                          const Tensor& u) {
-  const double centre = inputs[i].data<double>()[e];
-  const double h = 1e-3 * std::max(1.0, std::fabs(centre));
-  const auto at = [&](double steps) {
-    inputs[i].mutable_data<double>()[e] = centre + steps * h;
-    return weighted_output(function, inputs, u);
-  };
-  return (8.0 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12.0 * h);
-}
-
-std::string position(const Shape& shape, Index element) {
-  std::vector<Index> indices(static_cast<std::size_t>(shape.rank()));
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    indices[static_cast<std::size_t>(axis)] = element % shape[axis];
-    element /= shape[axis];
-  }
-  return fmt::format("[{}]", fmt::join(indices, ", "));
-}
-
-// Takes pairs of numbers that should be equal and keeps the worst, relative to a scale.
-class Comparison {
- public:
-  explicit Comparison(GradientWitness witness) : witness_(std::move(witness)) {}
-
-  void compare(const Tensor& ours, const Tensor& theirs, std::size_t input) {
-    const std::vector<double> a = ours.values();
-    const std::vector<double> b = theirs.values();
-    double scale = kSmallestScale;
-    for (std::size_t e = 0; e < a.size(); ++e) scale = std::max({scale, std::fabs(a[e]), std::fabs(b[e])});
-    for (std::size_t e = 0; e < a.size(); ++e) {
-      note(a[e], b[e], scale, [&] {
-        return fmt::format("input {} at {}: vjp {:.9g}, {} {:.9g}", input,
-                           position(ours.shape(), static_cast<Index>(e)), a[e], witness_.name, b[e]);
-      });
-    }
-  }
-
-  template <class Where>
-  void note(double a, double b, double scale, const Where& where) {
-    const double error = std::fabs(a - b) / scale;
-    if (error > witness_.error || std::isnan(error)) {  // a NaN stays: nothing is larger
-      witness_.error = error;
-      witness_.worst = where();
-    }
-  }
-
-  GradientWitness result() { return std::move(witness_); }
-
- private:
-  GradientWitness witness_;
-};
-
-// Where a function stands: its recorded output, inputs, and the gradients of <u, output>.
-struct Recording {
-  Tape tape;
-  std::vector<Var> xs;
-  Var y;
-  Tensor u;
-  std::vector<Tensor> gradients;
-};
-
-GradientWitness compare_with_differences(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
-                                         const Recording& recording, int order, double tolerance) {
-  Comparison comparison(
-      {.name = "central differences", .order = order, .error = 0.0, .tolerance = tolerance, .worst = ""});
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor numeric = Tensor::uninitialized(inputs[i].shape(), DType::float64);
-    for (Index e = 0; e < inputs[i].size(); ++e) {
-      numeric.output_data<double>()[e] = central_difference(function, inputs, i, e, recording.u);
-    }
-    comparison.compare(recording.gradients[i], numeric, i);
-  }
-  return comparison.result();
-}
-
-GradientWitness compare_adjoint(Recording& recording, Rng& rng, int order, double tolerance) {
-  Comparison comparison({.name = "adjoint", .order = order, .error = 0.0, .tolerance = tolerance, .worst = ""});
+GradientWitness compare_adjoint(GradientRecording& recording, Rng& rng, int order, double tolerance) {
+  WitnessComparison comparison("adjoint", order, tolerance);
   for (std::size_t i = 0; i < recording.xs.size(); ++i) {
     const Tensor v = random_like(recording.xs[i].value(), rng);
     const Tensor jv = recording.tape.push_forward(recording.y, recording.xs[i], v);
     const double forward = dot(recording.u, jv);
     const double reverse = dot(recording.gradients[i], v);
-    const double scale = std::max(kSmallestScale, norm(recording.u) * norm(jv));
+    const double scale = std::max(kSmallestGradientScale, norm(recording.u) * norm(jv));
     comparison.note(forward, reverse, scale, [&] {
-      return fmt::format("input {}: <u, J v> = {:.17g}, <J^T u, v> = {:.17g}", i, forward, reverse);
+      return fmt::format("{}: <u, J v> = {:.17g}, <J^T u, v> = {:.17g}", recording.names[i], forward, reverse);
     });
   }
   return comparison.result();
 }
 
-GradientWitness compare_with_composition(Recording& recording, int order, double tolerance) {
-  Comparison comparison({.name = "composed", .order = order, .error = 0.0, .tolerance = tolerance, .worst = ""});
+GradientWitness compare_with_composition(GradientRecording& recording, int order, double tolerance) {
+  WitnessComparison comparison("composed", order, tolerance);
   Tape& tape = recording.tape;
   const Node& node = tape.node(recording.y.index());
   std::vector<Var> operands;
   for (std::size_t i = 0; i < node.input_count; ++i) operands.push_back(tape.var(node.inputs[i]));
   const Var y = node.operation->composed(operands);
   const std::vector<Tensor> gradients = tape.gradients(y, recording.xs, recording.u);
-  for (std::size_t i = 0; i < gradients.size(); ++i) comparison.compare(recording.gradients[i], gradients[i], i);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    comparison.compare(recording.gradients[i], gradients[i], recording.names[i]);
+  }
   return comparison.result();
 }
 
@@ -155,38 +58,57 @@ DifferentiableFunction gradient_of(const DifferentiableFunction& function, std::
   };
 }
 
-// Zeros where f doesn't depend on an input at all.
-std::vector<Tensor> dense_gradients(Tape& tape, const Var& y, std::span<const Var> xs, const Tensor& u) {
-  std::vector<Tensor> gradients = tape.gradients(y, xs, u);
-  for (std::size_t i = 0; i < xs.size(); ++i) {
-    if (!gradients[i].defined()) gradients[i] = zeros(xs[i].shape(), DType::float64);
-  }
-  return gradients;
-}
-
-void record(Recording& recording, const DifferentiableFunction& function, const std::vector<Tensor>& inputs, Rng& rng) {
-  recording.xs = record_inputs(recording.tape, inputs);
-  recording.y = function(recording.xs);
-  recording.u = random_like(recording.y.value(), rng);
-  recording.gradients = dense_gradients(recording.tape, recording.y, recording.xs, recording.u);
+// Where the differences agree with the vjp, the fault of another witness lies elsewhere.
+void blame(GradientWitness& witness, GradientFault fault, const char* sentence, const GradientWitness& differences) {
+  if (!witness.holds() && differences.holds()) witness.verdict = GradientVerdict{fault, 0, sentence};
 }
 
 void check_order(const DifferentiableFunction& function, const std::vector<Tensor>& inputs, int order,
                  const GradientCheckOptions& options, Rng& rng, GradientReport& report) {
-  Recording recording;
-  record(recording, function, inputs, rng);
+  GradientRecording recording(function, inputs, rng);
+  const GradientWitness differences =
+      compare_with_differences(function, recording, rng, order, options, report.warnings);
+  report.witnesses.push_back(differences);
 
-  report.witnesses.push_back(
-      compare_with_differences(function, inputs, recording, order, options.difference_tolerance));
   report.witnesses.push_back(compare_adjoint(recording, rng, order, options.exact_tolerance));
+  blame(report.witnesses.back(), GradientFault::wrong_jvp, "the vjp agrees with the differences: the jvp is wrong",
+        differences);
   const Operation* const operation = recording.tape.node(recording.y.index()).operation;
   if (order == 1 && operation != nullptr && operation->has_composition()) {
     report.witnesses.push_back(compare_with_composition(recording, order, options.exact_tolerance));
+    blame(report.witnesses.back(), GradientFault::wrong_composition,
+          "the vjp agrees with the differences: the composed definition is another function", differences);
+  }
+  if (order == 1) {
+    for (std::string& warning : warnings_of(recording, rng)) report.warnings.push_back(std::move(warning));
   }
   if (order == options.order) return;
   std::vector<Tensor> weights;
   for (const Tensor& input : inputs) weights.push_back(random_like(input, rng));
   check_order(gradient_of(function, std::move(weights), recording.u), inputs, order + 1, options, rng, report);
+}
+
+void expect_inputs(const std::vector<Tensor>& inputs) {
+  expect(!inputs.empty(), "check_gradients: it needs at least one input");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    expect(inputs[i].defined(), "check_gradients: input {} is undefined", i);
+    expect(inputs[i].dtype() != DType::int32,
+           "check_gradients: input {} is int32, which has no derivative; let the function capture it instead", i);
+    const std::vector<double> values = inputs[i].values();
+    const auto bad = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+    if (bad == values.end()) continue;
+    fail(ErrorKind::argument, "check_gradients: input {} is {} at {}; differences need finite inputs", i, *bad,
+         position_in(inputs[i].shape(), bad - values.begin()));
+  }
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char letter : text) {
+    result += letter;
+    if (letter == '\n') result += "  ";
+  }
+  return result;
 }
 
 }  // namespace
@@ -196,6 +118,7 @@ bool GradientReport::passed() const {
 }
 
 bool GradientWitness::worse_than(const GradientWitness& other) const {
+  if (holds() != other.holds()) return !holds();
   return std::isnan(error) ? !std::isnan(other.error) : error > other.error;
 }
 
@@ -212,15 +135,19 @@ std::string to_string(const GradientReport& report) {
   for (const GradientWitness& w : report.witnesses) {
     text += fmt::format("{}{} at order {}, {}: error {:.2g}, tolerance {:.2g}", text.empty() ? "" : "\n",
                         w.holds() ? "holds" : "FAILS", w.order, w.name, w.error, w.tolerance);
-    if (!w.holds()) text += ": " + w.worst;
+    if (w.holds()) continue;
+    text += ": " + w.worst;
+    if (w.verdict) text += "\n  verdict: " + w.verdict->sentence;
+    if (w.sweep) text += "\n" + indented("differences there, in float64:\n" + to_string(*w.sweep));
   }
+  for (const std::string& warning : report.warnings) text += "\nwarning: " + warning;
   return text;
 }
 
 GradientReport check_gradients(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
                                const GradientCheckOptions& options) {
   expect(options.order >= 1 && options.order <= 3, "check_gradients: order must be 1, 2 or 3, got {}", options.order);
-  expect(!inputs.empty(), "check_gradients: it needs at least one input");
+  expect_inputs(inputs);
   Rng rng(options.seed);
   GradientReport report;
   check_order(function, widened(inputs), 1, options, rng, report);
@@ -230,11 +157,11 @@ GradientReport check_gradients(const DifferentiableFunction& function, const std
 GradientWitness compare_vjp(const DifferentiableFunction& function, const std::vector<Tensor>& inputs,
                             const std::string& name, const std::function<Tensor(const Tensor&)>& other,
                             const GradientCheckOptions& options) {
+  expect_inputs(inputs);
   Rng rng(options.seed);
-  Recording recording;
-  record(recording, function, widened(inputs), rng);
-  Comparison comparison({.name = name, .order = 1, .error = 0.0, .tolerance = options.exact_tolerance, .worst = ""});
-  comparison.compare(recording.gradients[0], other(recording.u), 0);
+  GradientRecording recording(function, widened(inputs), rng);
+  WitnessComparison comparison(name, 1, options.exact_tolerance);
+  comparison.compare(recording.gradients[0], other(recording.u), recording.names[0]);
   return comparison.result();
 }
 

@@ -7,6 +7,7 @@
 
 #include <jnorm/autograd/catalogue.hpp>
 #include <jnorm/core/expect.hpp>
+#include <jnorm/core/nearest_word.hpp>
 
 #include "commands.hpp"
 
@@ -23,7 +24,8 @@ struct Verdict {
 struct OperationResult {
   std::string operation;
   Index cases = 0;
-  std::vector<Verdict> verdicts;  // in the order in which the witnesses were first heard
+  std::vector<Verdict> verdicts;      // in the order in which the witnesses were first heard
+  std::vector<std::string> warnings;  // with the case
 
   bool passed() const {
     return std::all_of(verdicts.begin(), verdicts.end(), [](const Verdict& v) { return v.witness.holds(); });
@@ -38,6 +40,9 @@ struct OperationResult {
 
   void add(const OperationCase& operation_case, const GradientReport& report) {
     ++cases;
+    for (const std::string& warning : report.warnings) {
+      warnings.push_back(fmt::format("{}: {}", operation_case.variant, warning));
+    }
     for (const GradientWitness& witness : report.witnesses) {
       const auto same = std::find_if(verdicts.begin(), verdicts.end(), [&](const Verdict& v) {
         return v.witness.name == witness.name && v.witness.order == witness.order;
@@ -55,8 +60,18 @@ OperationResult& result_of(const std::string& operation, std::vector<OperationRe
   const auto same = std::find_if(results.begin(), results.end(),
                                  [&](const OperationResult& result) { return result.operation == operation; });
   if (same != results.end()) return *same;
-  results.push_back({.operation = operation, .cases = 0, .verdicts = {}});
+  results.push_back({.operation = operation, .cases = 0, .verdicts = {}, .warnings = {}});
   return results.back();
+}
+
+std::string failure_text(const OperationResult& result, const Verdict& verdict, const Style& style) {
+  const GradientWitness& witness = verdict.witness;
+  std::string text = style.red("FAILS ") + fmt::format("{} {}: {} at order {}, {:.1e} is more than {:.0e}; {}\n",
+                                                       result.operation, verdict.variant, witness.name, witness.order,
+                                                       witness.error, witness.tolerance, witness.worst);
+  if (witness.verdict) text += "  verdict: " + witness.verdict->sentence + "\n";
+  if (witness.sweep) text += to_string(*witness.sweep) + "\n";
+  return text;
 }
 
 // One row an operation, one column a witness at an order; what doesn't hold is listed below.
@@ -73,7 +88,8 @@ std::string text_of(const std::vector<OperationResult>& results, Index order, co
     columns.push_back({k == 1 ? name : fmt::format("order {}", k), Align::right});
   }
   Table table(std::move(columns));
-  std::string failures;
+  std::string findings;
+  bool passed = true;
   for (const OperationResult& result : results) {
     std::vector<std::string> row{style.bold(result.operation), std::to_string(result.cases)};
     for (const auto& [name, k] : witnesses) {
@@ -85,17 +101,42 @@ std::string text_of(const std::vector<OperationResult>& results, Index order, co
       const GradientWitness& witness = verdict->witness;
       const std::string error = fmt::format("{:.1e}", witness.error);
       row.push_back(witness.holds() ? error : style.red(error));
-      if (witness.holds()) continue;
-      failures +=
-          style.red("FAILS ") + fmt::format("{} {}: {} at order {}, {:.1e} is more than {:.0e}; {}\n", result.operation,
-                                            verdict->variant, name, k, witness.error, witness.tolerance, witness.worst);
+      if (!witness.holds()) findings += failure_text(result, *verdict, style);
     }
     table.add(std::move(row));
+    for (const std::string& warning : result.warnings) {
+      findings += style.bold("warning ") + fmt::format("{} {}\n", result.operation, warning);
+    }
+    passed = passed && result.passed();
   }
   const GradientCheckOptions tolerances;
-  return fmt::format("{}\nWorst relative errors; allowed: {:.0e} for differences, {:.0e} for the others.\n{}",
-                     table.text(style), tolerances.difference_tolerance, tolerances.exact_tolerance,
-                     failures.empty() ? style.green("All witnesses agree.") + "\n" : failures);
+  return fmt::format(
+      "{}\nWorst relative errors; allowed: for differences ten times their own error, from a sweep over steps, "
+      "between\n"
+      "{:.0e} and {:.0e}; {:.0e} for the others.\n{}{}",
+      table.text(style), tolerances.difference_floor, tolerances.difference_cap, tolerances.exact_tolerance, findings,
+      passed ? style.green("All witnesses agree.") + "\n" : "");
+}
+
+nlohmann::ordered_json json_of(const DifferenceSweep& sweep) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const DifferenceStep& step : sweep.steps) {
+    steps.push_back({{"step", step.step}, {"value", step.value}, {"disagreement", step.disagreement}});
+  }
+  return steps;
+}
+
+nlohmann::ordered_json json_of(const Verdict& verdict) {
+  const GradientWitness& witness = verdict.witness;
+  nlohmann::ordered_json json{{"name", witness.name},     {"order", witness.order},
+                              {"error", witness.error},   {"tolerance", witness.tolerance},
+                              {"holds", witness.holds()}, {"worst_case", verdict.variant},
+                              {"worst", witness.worst}};
+  if (witness.verdict) {
+    json["verdict"] = {{"fault", to_string(witness.verdict->fault)}, {"sentence", witness.verdict->sentence}};
+  }
+  if (witness.sweep) json["steps"] = json_of(*witness.sweep);
+  return json;
 }
 
 nlohmann::ordered_json json_of(const std::vector<OperationResult>& results) {
@@ -103,21 +144,13 @@ nlohmann::ordered_json json_of(const std::vector<OperationResult>& results) {
   bool passed = true;
   for (const OperationResult& result : results) {
     nlohmann::ordered_json witnesses = nlohmann::ordered_json::array();
-    for (const Verdict& verdict : result.verdicts) {
-      const GradientWitness& witness = verdict.witness;
-      witnesses.push_back({{"name", witness.name},
-                           {"order", witness.order},
-                           {"error", witness.error},
-                           {"tolerance", witness.tolerance},
-                           {"holds", witness.holds()},
-                           {"worst_case", verdict.variant},
-                           {"worst", witness.worst}});
-    }
+    for (const Verdict& verdict : result.verdicts) witnesses.push_back(json_of(verdict));
     passed = passed && result.passed();
     operations.push_back({{"operation", result.operation},
                           {"cases", result.cases},
                           {"passed", result.passed()},
-                          {"witnesses", std::move(witnesses)}});
+                          {"witnesses", std::move(witnesses)},
+                          {"warnings", result.warnings}});
   }
   return {{"passed", passed}, {"operations", std::move(operations)}};
 }
@@ -152,10 +185,7 @@ class Check final : public Command {
  private:
   std::vector<OperationResult> check_all(const Session& session) const {
     const std::vector<OperationCase> cases = operation_cases(session.common().seed);
-    const bool known = std::any_of(cases.begin(), cases.end(), [&](const OperationCase& operation_case) {
-      return operation_case.operation == operation_;
-    });
-    expect(operation_.empty() || known, "--operation: there is none called '{}'; `jnorm check` lists them", operation_);
+    if (!operation_.empty()) expect_known(cases);
     std::vector<OperationResult> results;
     Progress progress =
         session.progress({.what = "checking", .total = static_cast<Index>(cases.size()), .unit = "cases"});
@@ -169,6 +199,15 @@ class Check final : public Command {
     }
     progress.finish();
     return results;
+  }
+
+  void expect_known(const std::vector<OperationCase>& cases) const {
+    std::vector<std::string> names;
+    for (const OperationCase& operation_case : cases) names.push_back(operation_case.operation);
+    std::string hint = did_you_mean(operation_, names);
+    if (hint.empty()) hint = "; `jnorm check` lists them";
+    expect(std::find(names.begin(), names.end(), operation_) != names.end(), "--operation: there is none called {}{}",
+           in_quotes(operation_), hint);
   }
 
   Index order_ = 2;

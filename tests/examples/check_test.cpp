@@ -24,6 +24,8 @@ TEST_CASE("jnorm check: the norms are also checked against their closed form") {
 
 TEST_CASE("jnorm check: an unknown operation and an order out of range are refused") {
   check_refused({"check", "--operation", "layernorm"},
-                "--operation: there is none called 'layernorm'; `jnorm check` lists them");
+                "--operation: there is none called \"layernorm\"; did you mean layer_norm?");
+  check_refused({"check", "--operation", "elephant"},
+                "--operation: there is none called \"elephant\"; `jnorm check` lists them");
   check_refused({"check", "--order", "4"}, "--order: expected 1, 2 or 3, got 4");
 }
