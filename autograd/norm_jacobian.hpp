@@ -1,28 +1,29 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
+#include <jnorm/autograd/norm_block.hpp>
 #include <jnorm/core/tensor.hpp>
 
 namespace jnorm {
 
-// The Jacobian of a norm in closed form. For one row x of H numbers
-//
-//   J = diag(gamma) (1/s) (I - sum over d of d d^T / H)      [LN.5] [RMS.5]
-//
-// where d is 1 and x_hat for LayerNorm and x_hat alone for RMSNorm. No row sees another, so that the Jacobian of a norm
-// on x [..., H] with R rows is block-diagonal, [N, N] with N = R H; it is never formed unless dense() is asked for.
+// The Jacobian of a norm in closed form: blocks that are diagonal plus rank one or two (norm_block.hpp), and zero
+// outside. A block is a row for LayerNorm, RMSNorm and ScaleNorm, a group of a sample for GroupNorm, a channel, across
+// all samples, for BatchNorm. With N elements in x it is [N, N], and never formed unless dense() is asked for.
 //
 // This is a witness for the tape's derivatives: it takes the statistics from x itself, in float64, and shares no code
-// with the kernels. All results are float64. Derivations: autograd/ops/layer_norm.md, autograd/ops/rms_norm.md.
+// with the kernels. All results are float64. Derivations: autograd/ops/layer_norm.md and its neighbours.
 class NormJacobian {
  public:
-  Index rows() const { return static_cast<Index>(blocks_.size()); }
-  Index row_length() const { return static_cast<Index>(gamma_.size()); }
-  Index size() const { return rows() * row_length(); }  // N
+  // The blocks' elements must be elements of x's shape, each in one block at most.
+  NormJacobian(const Shape& shape, std::vector<NormBlock> blocks) : shape_(shape), blocks_(std::move(blocks)) {}
 
-  // The block of one row. Throws Error(argument) on a row out of range.
-  NormJacobian row(Index index) const;
+  Index size() const { return shape_.size(); }  // N
+  // Elements that stand in no block have zero rows and columns.
+  Index block_count() const { return static_cast<Index>(blocks_.size()); }
+  // One block as the Jacobian of its own elements, [m]. Throws Error(argument) on an index out of range.
+  NormJacobian block(Index index) const;
 
   // J v and J^T u, for v and u shaped like x, or with a leading axis of K of them. Throws Error(argument) on another
   // shape.
@@ -31,55 +32,57 @@ class NormJacobian {
 
   Tensor dense() const;  // [N, N]
   double trace() const;
+  double frobenius_norm() const;
+  double distance_to_identity() const;  // ||J - I||_F / sqrt(N); 0 if N is 0
+  // log |det J|, the sum of the logarithms of the singular values; minus infinity if one is 0.
+  double log_volume() const;
 
-  // Of all rows together, N of them, in descending order. In closed form where gamma is constant [LN.6] [RMS.6];
-  // otherwise from a singular value decomposition of each row's [H, H] block.
+  // Of all blocks together, N of them, in descending order. In closed form where a block's gamma is constant [LN.6],
+  // from its secular equation otherwise: to a few units in the last place, tiny ones to 1e-15 of their block's largest.
   Tensor singular_values() const;
   double spectral_norm() const;  // the largest of them; 0 if there are none
-  // The same for the eigenvalues, which have a closed form for constant gamma only. Throws Error(argument) otherwise.
+  // The same for the eigenvalues, which are real whatever the signs of gamma are: core/secular_equation.md.
   Tensor eigenvalues() const;
 
+  // How many singular values are greater than `tolerance` times the largest, and how many aren't. Throw Error(argument)
+  // unless 0 <= tolerance < 1.
+  static constexpr double kRankTolerance = 1e-12;
+  Index rank(double tolerance = kRankTolerance) const;
+  Index null_space_dimension(double tolerance = kRankTolerance) const { return size() - rank(tolerance); }
+
  private:
-  friend NormJacobian layer_norm_jacobian(const Tensor& x, const Tensor& gamma, double eps);
-  friend NormJacobian rms_norm_jacobian(const Tensor& x, const Tensor& gamma, double eps);
-  friend NormJacobian identity_jacobian(const Tensor& x);
   friend Tensor matmul(const NormJacobian& norm, const Tensor& matrix);
   friend Tensor matmul(const Tensor& matrix, const NormJacobian& norm);
 
-  // A direction that the bracket takes out, and the part of it that stays: d d^T / H maps d to (1 - kept) d.
-  struct Direction {
-    std::vector<double> vector;  // [H]
-    double kept;
-  };
-  struct Block {
-    double s;
-    std::vector<Direction> directions;  // orthogonal to each other
-  };
-
-  NormJacobian() = default;
-  NormJacobian(const char* norm, const Tensor& x, const Tensor& gamma, double eps, bool centred);
-  static Block block_of(const double* x, Index width, double eps, bool centred);
-
-  bool constant_gamma() const;
-  double entry(const Block& block, std::size_t i, std::size_t j) const;
-  Tensor dense(const Block& block) const;  // [H, H]
-  // The bracket over s, applied to `columns` vectors that stand side by side: v and result [H, columns].
-  void apply_bracket(const Block& block, const double* v, Index columns, double* result) const;
   template <class BlockMap>
-  Tensor map_rows(const char* what, const Tensor& vectors, BlockMap&& map) const;
-  // Of (1/s) times the bracket, in no order.
-  std::vector<double> bracket_eigenvalues(const Block& block) const;
+  Tensor map_blocks(const char* what, const Tensor& vectors, BlockMap&& map) const;
+  Index elements_without_block() const;
 
   Shape shape_;  // x's
-  std::vector<double> gamma_;
-  std::vector<Block> blocks_;
+  std::vector<NormBlock> blocks_;
 };
 
-// x [..., H] in any floating-point dtype; gamma [H] may be undefined, which means ones. Throw Error(argument) on shapes
-// that don't fit, a negative or NaN eps, and where there is no derivative: eps = 0 with a row that is constant
-// (LayerNorm) or zero (RMSNorm).
+// x has any floating-point dtype. gamma may be undefined, which means ones. All throw Error(argument) on shapes that
+// don't fit, a negative, NaN or infinite eps, and where there is no derivative: eps = 0 and nothing but equal elements
+// (RMSNorm: zeros) to normalize. They throw Error(non_finite) on a NaN or infinity elsewhere.
+
+// Over the last axis: x [..., H], gamma [H]. layer_norm.md, rms_norm.md.
 NormJacobian layer_norm_jacobian(const Tensor& x, const Tensor& gamma, double eps);
 NormJacobian rms_norm_jacobian(const Tensor& x, const Tensor& gamma, double eps);
+// g x / sqrt(sum(x^2) + eps) over the last axis. With eps = 0 a zero row has the zero Jacobian. scale_norm.md.
+NormJacobian scale_norm_jacobian(const Tensor& x, double g, double eps);
+// x [N, C, ...], gamma [C]: over the C / groups channels of a group and all trailing axes, sample by sample.
+// group_norm.md.
+NormJacobian group_norm_jacobian(const Tensor& x, Index groups, const Tensor& gamma, double eps);
+// x [N, C, ...], gamma [C], in training: over the samples and all trailing axes, channel by channel. The mask, [N] or
+// [N, 1, ...] with trailing axes of 1 or x's, is nonzero where a position counts; others have zero rows and columns,
+// whatever x is there. batch_norm.md.
+NormJacobian batch_norm_jacobian(const Tensor& x, const Tensor& gamma, double eps, const Tensor& mask = {});
+// In evaluation: diag(gamma / sqrt(running_variance + eps)), with running_variance [C].
+NormJacobian batch_norm_evaluation_jacobian(const Tensor& x, const Tensor& gamma, const Tensor& running_variance,
+                                            double eps);
+// Of gamma tanh(alpha x) + beta: x [..., H], gamma [H]. dynamic_tanh.md.
+NormJacobian dynamic_tanh_jacobian(const Tensor& x, double alpha, const Tensor& gamma);
 // What stands where a norm was left out.
 NormJacobian identity_jacobian(const Tensor& x);
 
