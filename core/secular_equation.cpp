@@ -125,24 +125,33 @@ double SecularEquation::positive_eigenvalue(std::size_t j) const {
   return root_between_poles(low, high, j);
 }
 
-// Regula falsi with the Illinois rule, on the eigenvalue of C that falls through 0 at lambda_j, bent into (-1, 1): its
-// poles become finite. Every third step halves, so that no shape of the function takes long.
+// Regula falsi with Anderson and Bjorck's rule, on the eigenvalue of C that falls through 0 at lambda_j, bent into
+// (-1, 1): its poles become finite. Three steps that don't halve the interval are followed by one that does.
 double SecularEquation::root_between_poles(double low, double high, std::size_t j) const {
   const std::size_t branch = j - poles_below(high);
   double at_low = 1.0, at_high = -1.0;
-  for (int step = 0; high - low > kUnit * high; ++step) {
+  double target = 0.5 * (high - low);
+  int slow_steps = 0, last_moved = 0;
+  while (high - low > kUnit * high) {
     const double margin = kUnit * high;
-    double lambda = low + (high - low) * (step % 3 == 2 ? 0.5 : at_low / (at_low - at_high));
+    double lambda = low + (high - low) * (slow_steps >= 3 ? 0.5 : at_low / (at_low - at_high));
     if (high > 4.0 * low) lambda = std::sqrt(low) * std::sqrt(high);
     lambda = high - low > 2.0 * margin ? std::clamp(lambda, low + margin, high - margin) : low + 0.5 * (high - low);
     if (lambda <= low || lambda >= high) break;
     const double value = small_matrix_eigenvalues(lambda)[branch];
     const double bent = value / (1.0 + std::abs(value));
+    // Where the same end moves twice, the other one's value is scaled down, to draw the next step beyond the root.
     if (value >= 0.0) {
-      low = lambda, at_low = bent, at_high *= 0.5;
+      if (last_moved == 1) at_high *= at_low > bent ? 1.0 - bent / at_low : 0.5;
+      last_moved = 1;
+      low = lambda, at_low = bent;
     } else {
-      high = lambda, at_high = bent, at_low *= 0.5;
+      if (last_moved == -1) at_low *= at_high < bent ? 1.0 - bent / at_high : 0.5;
+      last_moved = -1;
+      high = lambda, at_high = bent;
     }
+    slow_steps = high - low > target ? slow_steps + 1 : 0;
+    if (slow_steps == 0) target = 0.5 * (high - low);
   }
   return low + 0.5 * (high - low);
 }
