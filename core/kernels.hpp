@@ -48,8 +48,25 @@ enum class UnaryOp : std::uint8_t { negate, exp, log, sqrt, rsqrt, reciprocal, s
 enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide };
 enum class Activation : std::uint8_t { relu, gelu, gelu_tanh };
 
-// Targets with this value take no part in a loss.
+// Targets with this value take no part in a loss, unless it is told of another one.
 inline constexpr std::int32_t kIgnoreIndex = -100;
+
+// What becomes of the losses of the rows.
+enum class Reduction : std::uint8_t { mean, sum, none };
+
+// What cross-entropy is told beside its tensors.
+struct CrossEntropySettings {
+  std::int32_t ignore_index = kIgnoreIndex;
+  double label_smoothing = 0.0;  // in [0, 1)
+  Reduction reduction = Reduction::mean;
+};
+
+// What attention is told beside its tensors. With `causal`, query i sees the keys up to i + Tk - Tq.
+struct AttentionSettings {
+  Index heads;
+  double scale;
+  bool causal;
+};
 
 // The numbers of one Adam or AdamW step; bias corrections are 1 - beta^t.
 struct AdamStep {
@@ -121,13 +138,16 @@ struct Kernels {
   Kernel<"log_softmax_dx", const Tensor& /*dy, K copies*/, const Tensor& /*y*/, const Destination& /*dx*/>
       log_softmax_dx;
 
-  // loss[] = mean over the rows whose target isn't kIgnoreIndex of logsumexp(row) - row[target]; 0 if there are none.
-  // lse holds logsumexp of each row.
-  Kernel<"cross_entropy", const Tensor& /*logits [R, V]*/, const Tensor& /*targets [R], int32*/,
-         const Tensor& /*loss []*/, const Tensor& /*lse [R]*/>
+  // Of each row, with smoothing s and class weights w [V], finite and not negative (undefined: all 1):
+  //   (1 - s) w[target] (logsumexp(x) - x[target]) + (s / V) sum over c of w[c] (logsumexp(x) - x[c])
+  // and 0 where the target is ignored. loss[R] holds these, or loss[] their sum or their mean, which is the sum divided
+  // by the sum of w[target] over the rows that count, or 0 if that is 0. lse holds logsumexp of each row.
+  Kernel<"cross_entropy", const CrossEntropySettings&, const Tensor& /*logits [R, V]*/,
+         const Tensor& /*targets [R], int32*/, const Tensor& /*weights*/, const Tensor& /*loss*/,
+         const Tensor& /*lse [R]*/>
       cross_entropy;
-  Kernel<"cross_entropy_dx", const Tensor& /*dloss, K copies of []*/, const Tensor& /*logits*/,
-         const Tensor& /*targets*/, const Tensor& /*lse*/, const Destination& /*dlogits*/>
+  Kernel<"cross_entropy_dx", const CrossEntropySettings&, const Tensor& /*dloss, K copies*/, const Tensor& /*logits*/,
+         const Tensor& /*targets*/, const Tensor& /*weights*/, const Tensor& /*lse*/, const Destination& /*dlogits*/>
       cross_entropy_dx;
 
   // y[R, H] = table[tokens[R]]; tokens are in range.
@@ -137,15 +157,25 @@ struct Kernels {
          const Destination& /*dtable, K copies*/>
       embedding_dtable;
 
-  // softmax(q k^T / sqrt(D), causal) v for each of `heads` slices of D = H / heads columns.
-  // q, k, v, y [B, T, H]; lse [B, heads, T] is logsumexp of each row of scores.
-  Kernel<"causal_attention", const Tensor& /*q*/, const Tensor& /*k*/, const Tensor& /*v*/, Index /*heads*/,
-         const Tensor& /*y*/, const Tensor& /*lse*/>
-      causal_attention;
-  Kernel<"causal_attention_backward", const Tensor& /*dy, K copies*/, const Tensor& /*q*/, const Tensor& /*k*/,
-         const Tensor& /*v*/, const Tensor& /*y*/, const Tensor& /*lse*/, Index /*heads*/, const Destination& /*dq*/,
-         const Destination& /*dk*/, const Destination& /*dv*/>
-      causal_attention_backward;
+  // softmax(scale q k^T where a query sees a key) v for each head, a slice of H / heads columns. A query that sees no
+  // key has y = 0; what it doesn't see reaches neither y nor a gradient, even if it is NaN. q [B, Tq, H], k [B, Tk, H],
+  // v [B, Tk, Hv], y [B, Tq, Hv]; lse [B, heads, Tq] is logsumexp of each row of scores. mask [B or 1, heads or 1, Tq
+  // or 1, Tk] of int32 holds 1 where a query sees a key and 0 elsewhere; it may be undefined.
+  Kernel<"attention", const AttentionSettings&, const Tensor& /*q*/, const Tensor& /*k*/, const Tensor& /*v*/,
+         const Tensor& /*mask*/, const Tensor& /*y*/, const Tensor& /*lse*/>
+      attention;
+  Kernel<"attention_backward", const AttentionSettings&, const Tensor& /*dy, K copies*/, const Tensor& /*q*/,
+         const Tensor& /*k*/, const Tensor& /*v*/, const Tensor& /*mask*/, const Tensor& /*y*/, const Tensor& /*lse*/,
+         const Destination& /*dq*/, const Destination& /*dk*/, const Destination& /*dv*/>
+      attention_backward;
+  // Selection. mask (of int32) repeats along x; y = x where it isn't 0, and 0 elsewhere.
+  Kernel<"select", const Tensor& /*x*/, const Tensor& /*mask*/, const Tensor& /*y*/> select;
+  // y = op(a) b like matmul, where the pairs (i, j) with mask[i, j] = 0 are left out, even if a[i, j] or b's row is
+  // NaN. mask [..., m, k] is shaped like a's matrices and repeats along its batches, as does the operand with fewer of
+  // them.
+  Kernel<"masked_matmul", const Tensor& /*a*/, bool /*transpose a*/, const Tensor& /*b*/, const Tensor& /*mask*/,
+         const Tensor& /*y*/>
+      masked_matmul;
 
   // Training. The parameter and its moments are changed in place.
   Kernel<"adam", const AdamStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/, const Tensor& /*m*/,

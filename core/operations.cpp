@@ -95,6 +95,36 @@ Tensor permute(const Tensor& x, std::span<const int> axes) {
   return y;
 }
 
+namespace {
+
+void expect_mask(const char* name, const Tensor& x, const Tensor& mask) {
+  expect(x.shape().has_suffix(mask.shape()), "{}: the mask {} doesn't fit {}", name, mask.shape(), x.shape());
+}
+
+}  // namespace
+
+Tensor select(const Tensor& x, const Tensor& mask) {
+  expect_mask("select", x, mask);
+  Tensor y = like(x);
+  kernels_of(x).select(x, mask, y);
+  return y;
+}
+
+Tensor sampled_matmul(const Tensor& a, const Tensor& b, const Tensor& mask) {
+  return select(matmul(a, b, false, true), mask);
+}
+
+Tensor masked_matmul(const Tensor& a, const Tensor& b, const Tensor& mask, bool transpose_a) {
+  expect(a.rank() >= 2 && b.rank() >= 2 && a.dim(transpose_a ? -2 : -1) == b.dim(-2),
+         "masked_matmul: inner sizes differ in {}{} and {}", a.shape(), transpose_a ? "^T" : "", b.shape());
+  expect_mask("masked_matmul", a, mask);
+  const Shape& batches = (a.rank() >= b.rank() ? a : b).shape();
+  const Shape shape = batches.with_axis(-2, a.dim(transpose_a ? -1 : -2)).with_axis(-1, b.dim(-1));
+  Tensor y = Tensor::uninitialized(shape, a.dtype(), a.device());
+  kernels_of(a).masked_matmul(a, transpose_a, b, mask, y);
+  return y;
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   expect(a.rank() >= 2 && b.rank() >= 2, "matmul: expected matrices, got {} and {}", a.shape(), b.shape());
   const Index rows = a.dim(transpose_a ? -1 : -2);

@@ -42,6 +42,13 @@ Tensor permute(const Tensor& x, std::span<const int> axes);
 // op(a) op(b) over the last two axes, where op transposes if asked; the operand with fewer batches repeats.
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);
 
+// By a mask of int32, 1 or 0, that repeats along the leading axes. What is masked reaches no result, even if it is NaN.
+Tensor select(const Tensor& x, const Tensor& mask);  // x where the mask is 1, 0 elsewhere
+// a b^T for the pairs (i, j) with mask[i, j] = 1, and 0 for the others.
+Tensor sampled_matmul(const Tensor& a, const Tensor& b, const Tensor& mask);
+// op(a) b without the elements of a that the mask, shaped like a, has 0 for.
+Tensor masked_matmul(const Tensor& a, const Tensor& b, const Tensor& mask, bool transpose_a = false);
+
 // Euclidean norm of all elements, accumulated in float64.
 double norm(const Tensor& x);
 // sum of a * b in float64.

@@ -1,18 +1,20 @@
-// Causal multi-head attention. Within a head of D columns, over T positions, with S = q k^T / sqrt(D) on and below the
-// diagonal:
+// Multi-head attention. Within a head of D columns, over Tq queries and Tk keys, where the mask M says which pairs
+// meet:
 //
-//   [ATT.1]  P = softmax of S's rows        y = P v
-//   [ATT.2]  dv = P^T dy     dP = dy v^T     dS = P * (dP - rowsum(P * dP))
-//   [ATT.3]  dq = dS k / sqrt(D)             dk = dS^T q / sqrt(D)
-//   [ATT.4]  S_dot = (q_dot k^T + q k_dot^T) / sqrt(D)
+//   [ATT.1]  S = scale q k^T     P = softmax of S's rows where M, 0 elsewhere     y = P v
+//   [ATT.2]  dv = P^T dy         dP = dy v^T     dS = P * (dP - rowsum(P * dP))
+//   [ATT.3]  dq = scale dS k     dk = scale dS^T q
+//   [ATT.4]  S_dot = scale (q_dot k^T + q k_dot^T)
 //            y_dot = (P * (S_dot - rowsum(P * S_dot))) v + P v_dot
 //
 // Saves logsumexp of S's rows; P is recomputed from it.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/ops/masked.hpp>
 #include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
@@ -41,102 +43,212 @@ T join_heads(const T& x, const Shape& shape, int lead) {  // [(K,) B, heads, T, 
   return reshape(lead == 0 ? permute(x, std::span<const int>(plain)) : permute(x, std::span<const int>(led)), shape);
 }
 
-// [T, T] with `below` on and below the diagonal and `above` above it.
-Tensor causal_pattern(Index length, double below, double above, DType dtype) {
-  std::vector<double> values(static_cast<std::size_t>(length * length), above);
-  for (Index row = 0; row < length; ++row) {
-    for (Index column = 0; column <= row; ++column) {
-      values[static_cast<std::size_t>(row_major_offset(row, length, column))] = below;
-    }
+// The pairs that meet, 1 or 0: [Tq, Tk] for all heads, or [B, heads, Tq, Tk] with a mask [B or 1, heads or 1, Tq or 1,
+// Tk].
+Tensor pairs_that_meet(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& mask) {
+  const Index queries = q.dim(1), keys = k.dim(1);
+  const Index lead = settings.causal ? keys - queries : keys;
+  Tensor meet = mask.defined() ? broadcast_to(mask, {q.dim(0), settings.heads, queries, keys}).clone()
+                               : ones({queries, keys}, DType::int32);
+  auto* const pair = meet.output_data<std::int32_t>();
+  for (Index row = 0; row < meet.rows(); ++row) {
+    const Index seen = std::clamp(row % queries + lead + 1, Index{0}, keys);
+    std::fill(pair + row * keys + seen, pair + (row + 1) * keys, 0);
   }
-  return tensor({length, length}, values, dtype);
+  return meet;
 }
 
-struct CausalAttention : Fused<CausalAttention> {
+// For each query the largest score of a pair that meets, -inf if none does: a shift that keeps exp from overflowing, so
+// it takes no part in derivatives. [..., Tq, 1]
+Tensor largest_scores(const Tensor& scores, const Tensor& meet) {
+  const std::vector<double> values = scores.values();
+  const auto* const pair = meet.data<std::int32_t>();
+  const auto keys = static_cast<std::size_t>(scores.row_length());
+  std::vector<double> largest;
+  for (std::size_t begin = 0; begin < values.size(); begin += keys) {
+    double found = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = begin; i < begin + keys; ++i) {
+      if (pair[i % static_cast<std::size_t>(meet.size())] != 0) found = std::max(found, values[i]);
+    }
+    largest.push_back(found);
+  }
+  return tensor(scores.shape().with_axis(-1, keys == 0 ? 0 : 1), largest, scores.dtype());
+}
+
+// 1 for the queries that meet no key, otherwise 0. [..., Tq, 1]
+Tensor blind_queries(const Tensor& meet, DType dtype) {
+  const Shape shape = meet.shape().with_axis(-1, 1);
+  const Index keys = meet.dim(-1);
+  const auto* const pair = meet.data<std::int32_t>();
+  std::vector<double> blind;
+  for (Index row = 0; row < shape.size(); ++row) {
+    blind.push_back(std::count(pair + row * keys, pair + (row + 1) * keys, 1) == 0 ? 1.0 : 0.0);
+  }
+  return tensor(shape, blind, dtype);
+}
+
+// The mask is the input after q, k and v, where there is one.
+template <class Self>
+struct AnyAttention : Fused<Self> {
+  AttentionSettings settings;
+  explicit AnyAttention(const AttentionSettings& chosen) : settings(chosen) {}
+
+  void vjp(Pullback& back) const override {
+    const Destination dq = back.into(0);
+    const Destination dk = back.into(1);
+    const Destination dv = back.into(2);
+    back.output().device().kernels().attention_backward(settings, back.cotangent(), back.input(0), back.input(1),
+                                                        back.input(2), back.has_input(3) ? back.input(3) : Tensor(),
+                                                        back.output(), back.saved(0), dq, dk, dv);  // [ATT.2], [ATT.3]
+  }
+
+  void jvp(Pushforward& push) const override {
+    const Tensor mask = push.has_input(3) ? push.input(3) : Tensor();
+    const Tensor meet = pairs_that_meet(settings, push.input(0), push.input(1), mask);
+    const auto input = [&](std::size_t i) { return split_heads(push.input(i), settings.heads, 0); };
+    const auto tangent = [&](std::size_t i) { return split_heads(push.tangent(i), settings.heads, push.axis(0)); };
+    const Tensor q = input(0), k = input(1), v = input(2), p = probabilities(q, k, meet, push.saved(0));
+    const auto give = [&](const Tensor& y_dot) {
+      push.give(join_heads(y_dot, push.shaped(push.output().shape()), push.axis(0)));
+    };
+    const auto give_scores = [&](const Tensor& scores_dot) {
+      Tensor p_dot = Tensor::uninitialized(scores_dot.shape(), p.dtype(), p.device());
+      p.device().kernels().softmax_dx(affine(scores_dot, settings.scale, 0.0), p, {.tensor = p_dot});
+      give(masked_matmul(p_dot, v, meet));
+    };
+    if (push.has(0)) give_scores(sampled_matmul(tangent(0), k, meet));
+    if (push.has(1)) give_scores(sampled_matmul(q, tangent(1), meet));
+    if (push.has(2)) give(masked_matmul(p, tangent(2), meet));  // [ATT.4]
+  }
+
+  // P from the logsumexp that the forward saved, with zeros for the pairs that don't meet.
+  Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& meet, const Tensor& lse) const {
+    const Tensor scores = affine(sampled_matmul(q, k, meet), settings.scale, 0.0);  // [B, heads, Tq, Tk]
+    const Tensor log_sums = broadcast_to(reshape(lse.to(scores.dtype()), lse.shape().with_trailing(1)), scores.shape());
+    return select(exp(select(subtract(scores, log_sums), meet)), meet);
+  }
+
+  Var composed(std::span<const Var> inputs) const override {
+    const Tensor mask = inputs.size() > 3 ? inputs[3].value() : Tensor();
+    const Tensor meet = pairs_that_meet(settings, inputs[0].value(), inputs[1].value(), mask);
+    const Var q = split_heads(inputs[0], settings.heads, 0);
+    const Var k = split_heads(inputs[1], settings.heads, 0);
+    const Var v = split_heads(inputs[2], settings.heads, 0);
+    const Var scores = sampled_matmul(q, k, meet) * settings.scale;  // [B, heads, Tq, Tk]
+    // What is masked goes into exp as 0 and comes out as 0: no derivative of it can overflow.
+    const Var e = select(exp(select(scores - largest_scores(scores.value(), meet), meet)), meet);
+    const Var p = e / (sum(e, {-1}, Keep::yes) + blind_queries(meet, q.dtype()));
+    const Shape shape = inputs[0].shape().with_axis(-1, inputs[2].dim(-1));
+    return join_heads(masked_matmul(p, v, meet), shape, 0);
+  }
+};
+
+struct Attention : AnyAttention<Attention> {
+  static constexpr Description kDescription{.name = "attention",
+                                            .inputs = "q k v mask",
+                                            .formula = "y = softmax(scale q k^T where mask) v",
+                                            .source = "Vaswani et al. 2017",
+                                            .saved_inputs = 0b1111,
+                                            .saves_output = true};
+  using AnyAttention::AnyAttention;
+};
+
+// As many keys as queries and no mask: then it is known which rows each row depends on.
+struct CausalAttention : AnyAttention<CausalAttention> {
   static constexpr Description kDescription{.name = "causal_attention",
                                             .inputs = "q k v",
-                                            .formula = "y = softmax(q k^T / sqrt(D), causal) v",
+                                            .formula = "y = softmax(scale q k^T, causal) v",
                                             .source = "Vaswani et al. 2017",
                                             .saved_inputs = 0b111,
                                             .saves_output = true,
                                             .row_inputs = 0b001,
                                             .earlier_inputs = 0b110,
                                             .row_saved = 0b1};
-  Index heads;
-  explicit CausalAttention(Index count) : heads(count) {}
-
-  double scale(const Tensor& q) const { return std::sqrt(static_cast<double>(heads) / static_cast<double>(q.dim(-1))); }
-
-  void vjp(Pullback& back) const override {
-    const Destination dq = back.into(0);
-    const Destination dk = back.into(1);
-    const Destination dv = back.into(2);
-    back.output().device().kernels().causal_attention_backward(back.cotangent(), back.input(0), back.input(1),
-                                                               back.input(2), back.output(), back.saved(0), heads, dq,
-                                                               dk, dv);  // [ATT.2], [ATT.3]
-  }
-
-  void jvp(Pushforward& push) const override {
-    const Index length = push.input(0).dim(1);
-    const DType dtype = push.output().dtype();
-    const Tensor q = split_heads(push.input(0), heads, 0);
-    const Tensor k = split_heads(push.input(1), heads, 0);
-    const Tensor v = split_heads(push.input(2), heads, 0);
-    const int lead = push.axis(0);
-    const auto tangent = [&](std::size_t i) { return split_heads(push.tangent(i), heads, lead); };
-
-    const Tensor scores = affine(matmul(q, k, false, true), scale(push.input(0)), 0.0);  // [B, heads, T, T]
-    Tensor p = Tensor::uninitialized(scores.shape(), dtype, scores.device());
-    const Tensor hidden = causal_pattern(length, 0.0, -std::numeric_limits<double>::infinity(), dtype);
-    scores.device().kernels().softmax(add(scores, hidden), p);
-
-    Tensor scores_dot;  // [ATT.4]
-    const auto add_scores = [&](const Tensor& term) {
-      scores_dot = scores_dot.defined() ? add(scores_dot, term) : term;
-    };
-    if (push.has(0)) add_scores(matmul(tangent(0), k, false, true));
-    if (push.has(1)) add_scores(matmul(q, tangent(1), false, true));
-    Tensor y_dot;
-    if (scores_dot.defined()) {
-      scores_dot = affine(scores_dot, scale(push.input(0)), 0.0);
-      Tensor p_dot = Tensor::uninitialized(scores_dot.shape(), dtype, scores.device());
-      scores.device().kernels().softmax_dx(scores_dot, p, {.tensor = p_dot});
-      y_dot = matmul(p_dot, v);
-    }
-    if (push.has(2)) {
-      const Tensor term = matmul(p, tangent(2));
-      y_dot = y_dot.defined() ? add(y_dot, term) : term;
-    }
-    if (y_dot.defined()) push.give(join_heads(y_dot, push.shaped(push.output().shape()), lead));
-  }
-
-  Var composed(std::span<const Var> inputs) const override {
-    const Var q = split_heads(inputs[0], heads, 0);
-    const Var k = split_heads(inputs[1], heads, 0);
-    const Var v = split_heads(inputs[2], heads, 0);
-    const Index length = inputs[0].dim(1);
-    const Tensor hidden = causal_pattern(length, 0.0, -std::numeric_limits<double>::infinity(), q.dtype());
-    const Var scores = matmul(q, k, false, true) * scale(inputs[0].value()) + hidden;
-    return join_heads(matmul(softmax(scores), v), inputs[0].shape(), 0);
-  }
+  using AnyAttention::AnyAttention;
 };
+
+void expect_mask(const char* name, const Tensor& mask, const Site& site) {
+  expect(mask.dtype() == DType::int32, site, "attention: the {} must be int32, got {}", name, mask.dtype());
+  const auto* const value = mask.data<std::int32_t>();
+  for (Index i = 0; i < mask.size(); ++i) {
+    expect(value[i] == 0 || value[i] == 1, site, "attention: the {} must hold 0 or 1, got {} at position {}", name,
+           value[i], i);
+  }
+}
+
+// key_mask as [B, 1, 1, Tk], or an undefined tensor.
+Tensor key_mask_of(const AttentionOptions& options, const Var& k, const Site& site) {
+  if (!options.key_mask.defined()) return {};
+  const Shape expected{k.dim(0), k.dim(1)};
+  expect(options.key_mask.shape() == expected, site, "attention: the key_mask must be [B, Tk] = {}, got {}", expected,
+         options.key_mask.shape());
+  expect_mask("key_mask", options.key_mask, site);
+  return options.key_mask.reshape({k.dim(0), 1, 1, k.dim(1)});
+}
+
+// mask as [B or 1, heads or 1, Tq, Tk], or an undefined tensor.
+Tensor pair_mask_of(const AttentionOptions& options, const Var& q, const Var& k, Index heads, const Site& site) {
+  if (!options.mask.defined()) return {};
+  const Shape full{q.dim(0), heads, q.dim(1), k.dim(1)};
+  const Shape by_batch = full.with_axis(1, 1), shared = by_batch.with_axis(0, 1);
+  const Shape& got = options.mask.shape();
+  expect(got == full || got == full.without_leading().without_leading() || got == Shape{full[0], full[2], full[3]},
+         site, "attention: the mask must be [Tq, Tk], [B, Tq, Tk] or [B, heads, Tq, Tk] of {}, got {}", full, got);
+  expect_mask("mask", options.mask, site);
+  return options.mask.reshape(got.rank() == 4 ? full : got.rank() == 3 ? by_batch : shared);
+}
+
+// Both masks in one, [B or 1, heads or 1, Tq or 1, Tk], or an undefined tensor.
+Tensor combined_mask(const Tensor& keys, const Tensor& pairs) {
+  if (!keys.defined() || !pairs.defined()) return keys.defined() ? keys : pairs;
+  const Shape shape = broadcast_shapes(keys.shape(), pairs.shape());
+  const Tensor by_key = broadcast_to(keys, shape);
+  Tensor both = broadcast_to(pairs, shape).clone();
+  auto* const out = both.output_data<std::int32_t>();
+  const auto* const key = by_key.data<std::int32_t>();
+  for (Index i = 0; i < both.size(); ++i) out[i] *= key[i];
+  return both;
+}
+
+void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, const Site& site) {
+  expect_same_kind("attention", q, k, site);
+  expect_same_kind("attention", q, v, site);
+  const bool ranks_fit = q.rank() == 3 && k.rank() == 3 && v.rank() == 3;
+  expect(ranks_fit && k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && k.dim(2) == q.dim(2) && v.dim(1) == k.dim(1),
+         site, "attention: expected q [B, Tq, H], k [B, Tk, H] and v [B, Tk, Hv], got {}, {} and {}", q.shape(),
+         k.shape(), v.shape());
+  expect(heads > 0, site, "attention: expected a positive number of heads, got {}", heads);
+  expect(q.dim(2) % heads == 0, site, "attention: {} heads don't divide the width {}", heads, q.dim(2));
+  expect(v.dim(2) % heads == 0, site, "attention: {} heads don't divide the width {} of v", heads, v.dim(2));
+}
 
 }  // namespace
 
-Var causal_attention(const Var& q, const Var& k, const Var& v, Index heads, SourceLine line) {
+Var attention(const Var& q, const Var& k, const Var& v, Index heads, const AttentionOptions& options, SourceLine line) {
   const Site site{q.tape(), line};
-  expect_same_kind("causal_attention", q, k, site);
-  expect_same_kind("causal_attention", q, v, site);
-  expect(q.rank() == 3 && k.shape() == q.shape() && v.shape() == q.shape(), site,
-         "causal_attention: q, k and v must share one shape [batch, time, width], got {}, {} and {}", q.shape(),
-         k.shape(), v.shape());
-  expect(heads > 0, site, "causal_attention: expected a positive number of heads, got {}", heads);
-  expect(q.dim(-1) % heads == 0, site, "causal_attention: {} heads don't divide the width {}", heads, q.dim(-1));
+  expect_shapes(q, k, v, heads, site);
+  const double columns = static_cast<double>(std::max<Index>(1, q.dim(2) / heads));
+  const AttentionSettings settings{heads, options.scale.value_or(1.0 / std::sqrt(columns)), options.causal};
+  expect(std::isfinite(settings.scale), site, "attention: expected a finite scale, got {}", settings.scale);
+  const Tensor mask = combined_mask(key_mask_of(options, k, site), pair_mask_of(options, q, k, heads, site));
+
   const Device device = q.value().device();
-  Tensor y = Tensor::uninitialized(q.shape(), q.dtype(), device);
-  Tensor lse = Tensor::uninitialized({q.dim(0), heads, q.dim(1)}, q.dtype(), device);
-  device.kernels().causal_attention(q.value(), k.value(), v.value(), heads, y, lse);
-  return q.tape().record(CausalAttention(heads), {q, k, v}, std::move(y), {std::move(lse)}, line);
+  Tensor y = Tensor::uninitialized(q.shape().with_axis(-1, v.dim(-1)), q.dtype(), device);
+  Tensor lse = Tensor::uninitialized({q.dim(0), heads, q.dim(1)}, statistics_dtype(q.dtype()), device);
+  device.kernels().attention(settings, q.value(), k.value(), v.value(), mask, y, lse);
+  Tape& tape = q.tape();
+  if (mask.defined()) {
+    const Var recorded_mask = tape.constant(mask, "mask", line);
+    return tape.record(Attention(settings), {q, k, v, recorded_mask}, std::move(y), {std::move(lse)}, line);
+  }
+  if (options.causal && q.dim(1) == k.dim(1)) {
+    return tape.record(CausalAttention(settings), {q, k, v}, std::move(y), {std::move(lse)}, line);
+  }
+  return tape.record(Attention(settings), {q, k, v}, std::move(y), {std::move(lse)}, line);
+}
+
+Var causal_attention(const Var& q, const Var& k, const Var& v, Index heads, SourceLine line) {
+  return attention(q, k, v, heads, {.causal = true}, line);
 }
 
 }  // namespace jnorm

@@ -1,9 +1,13 @@
-// Softmax and log-softmax over the last axis.
+// Softmax and log-softmax over the last axis; another axis is swapped with it before and after.
 //
 //   [SM.1]  p_i = e^(x_i) / sum_j e^(x_j)                J = diag(p) - p p^T, symmetric
 //   [SM.2]  dx = p * (dy - sum(p * dy))                  and p_dot the same of x_dot
 //   [SM.3]  z_i = x_i - log sum_j e^(x_j)                dx = dy - p sum(dy)
 //   [SM.4]  z_dot = x_dot - sum(p * x_dot)
+
+#include <algorithm>
+#include <array>
+#include <numeric>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/ops/row_maximum.hpp>
@@ -70,18 +74,45 @@ Tensor row_maximum(const Tensor& x) {
   return tensor(x.shape().with_axis(-1, x.dim(-1) == 0 ? 0 : 1), maxima, x.dtype());
 }
 
-Var softmax(const Var& x, SourceLine line) {
-  expect(x.rank() >= 1, Site{x.tape(), line}, "softmax: expected at least one axis, got a scalar");
+namespace {
+
+// x with two axes swapped, which undoes itself.
+Var swap_axes(const Var& x, int a, int b, SourceLine line) {
+  std::array<int, Shape::kMaxRank> order{};
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+  return permute(x, std::span<const int>(order.data(), static_cast<std::size_t>(x.rank())), line);
+}
+
+// over_last_axis(x), with `axis` in the place of the last one.
+Var over_axis(const char* name, const Var& x, int axis, Var (*over_last_axis)(const Var&, SourceLine),
+              SourceLine line) {
+  const Site site{x.tape(), line};
+  expect(x.rank() >= 1, site, "{}: expected at least one axis, got a scalar", name);
+  expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis, x.shape());
+  const int chosen = x.shape().resolve_axis(axis), last = x.rank() - 1;
+  if (chosen == last) return over_last_axis(x, line);
+  return swap_axes(over_last_axis(swap_axes(x, chosen, last, line), line), chosen, last, line);
+}
+
+Var softmax_of_rows(const Var& x, SourceLine line) {
   Tensor y = same_shape(x.value());
   y.device().kernels().softmax(x.value(), y);
   return x.tape().record(Softmax{}, {x}, std::move(y), {}, line);
 }
 
-Var log_softmax(const Var& x, SourceLine line) {
-  expect(x.rank() >= 1, Site{x.tape(), line}, "log_softmax: expected at least one axis, got a scalar");
+Var log_softmax_of_rows(const Var& x, SourceLine line) {
   Tensor y = same_shape(x.value());
   y.device().kernels().log_softmax(x.value(), y);
   return x.tape().record(LogSoftmax{}, {x}, std::move(y), {}, line);
+}
+
+}  // namespace
+
+Var softmax(const Var& x, int axis, SourceLine line) { return over_axis("softmax", x, axis, softmax_of_rows, line); }
+
+Var log_softmax(const Var& x, int axis, SourceLine line) {
+  return over_axis("log_softmax", x, axis, log_softmax_of_rows, line);
 }
 
 }  // namespace jnorm

@@ -1,12 +1,16 @@
-// Causal attention, one head of one sequence after the other. With S = q k^T / sqrt(D) on and below the diagonal:
+// Multi-head attention, one head of one sequence after the other. With S = scale q k^T for the pairs of a query and a
+// key that may meet:
 //
 //   [ATT.1]  P = softmax of S's rows        y = P v
 //   [ATT.2]  dv = P^T dy     dP = dy v^T     dS = P * (dP - rowsum(P * dP))
-//   [ATT.3]  dq = dS k / sqrt(D)             dk = dS^T q / sqrt(D)
+//   [ATT.3]  dq = scale dS k                 dk = scale dS^T q
 //
 // A head is a slice of D columns of [B, T, H], read where it lies. Its queries are taken in blocks, so that most of
 // what is above the diagonal is never computed. S, P, dP and dS are held transposed, one row a key: then the lanes of a
 // vector are neighbouring queries, and a softmax is the same few instructions for all of them.
+//
+// Masks select. What a masked pair's product gives is thrown away, whatever it is, and P and dS are exactly 0 there. A
+// query that sees no key has y = 0.
 
 #include <cmath>
 #include <limits>
@@ -25,28 +29,54 @@ constexpr Index kBlockQueries = 64;
 // Multiplications that are worth waking a thread for: a few microseconds.
 constexpr Index kChunkWork = Index{1} << 18;
 
-struct Sizes {
-  Index batches, length, width, heads;
+// One head's rows: `columns` of the `width` columns of a tensor.
+template <class T>
+struct Slice {
+  T* data;
+  Index width, columns;
+  T* operator[](Index row) const { return data + row * width; }
+  Slice from(Index row) const { return {(*this)[row], width, columns}; }
+};
 
-  Sizes(const Tensor& q, Index head_count) : batches(q.dim(0)), length(q.dim(1)), width(q.dim(2)), heads(head_count) {}
-  Index columns() const { return width / heads; }  // of a head: D
+struct Sizes {
+  Index batches, heads, queries, keys;
+  Index columns, value_columns;  // of a head, in q and k and in v and y
+  bool causal;
+
+  Sizes(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& v)
+      : batches(q.dim(0)),
+        heads(settings.heads),
+        queries(q.dim(1)),
+        keys(k.dim(1)),
+        columns(q.dim(2) / heads),
+        value_columns(v.dim(2) / heads),
+        causal(settings.causal) {}
+
   Index all_heads() const { return batches * heads; }
-  Index elements() const { return batches * length * width; }
-  // Where the slice of one of all heads begins.
-  Index offset(Index head) const { return head / heads * length * width + head % heads * columns(); }
-  double scale() const { return 1.0 / std::sqrt(static_cast<double>(columns())); }
+  // The slice of one of all heads in [batches, length, heads * head_columns].
+  template <class T>
+  Slice<T> slice(T* data, Index head, Index length, Index head_columns) const {
+    const Index width = heads * head_columns;
+    return {data + head / heads * length * width + head % heads * head_columns, width, head_columns};
+  }
+  // Query i sees the keys up to i + lead. The last query is aligned with the last key, as with a cache of earlier keys.
+  Index lead() const { return causal ? keys - queries : keys; }
   // Heads in a chunk, for `products` products of the size of q k^T in each. A chunk has scratch memory of its own,
   // which stays in the cache from head to head; hence one chunk a thread. No head's result depends on the others in its
   // chunk.
   Index grain(Index products) const {
-    const Index work = products * length * length * columns();
+    const Index work = products * queries * keys * std::max(columns, value_columns);
     return std::max((all_heads() + thread_count() - 1) / thread_count(), kChunkWork / std::max<Index>(1, work) + 1);
   }
 };
 
-// The queries [first, end) of a head. They see the keys [0, end), the earlier ones not all of them.
+// The queries [first, end) of a head. They see the keys [0, keys), the earlier ones perhaps not all of them.
 struct Block {
-  Index first, end;
+  Index first, end, keys;
+  Block(const Sizes& sizes, Index first_query)
+      : first(first_query),
+        end(std::min(first + kBlockQueries, sizes.queries)),
+        keys(std::clamp(end + sizes.lead(), Index{0}, sizes.keys)) {}
   Index queries() const { return end - first; }
 };
 
@@ -64,7 +94,7 @@ class Scratch {
  public:
   Scratch(const Sizes& sizes, Index matrices, Index grain)
       : grain_(grain),
-        size_(sizes.length * BlockMatrix<T>::kStride),
+        size_(sizes.keys * BlockMatrix<T>::kStride),
         matrices_(matrices),
         memory_(Tensor::uninitialized({(sizes.all_heads() + grain - 1) / grain, matrices, size_}, dtype_of<T>)) {}
 
@@ -77,53 +107,102 @@ class Scratch {
   Tensor memory_;
 };
 
-bool all_finite(const Tensor& x) {
-  Index first = -1;
-  first_non_finite(x, first);
-  return first < 0;
+// A mask [B or 1, heads or 1, Tq or 1, Tk]; an axis of size 1 repeats.
+class Mask {
+ public:
+  Mask() = default;
+  explicit Mask(const Tensor& mask) {
+    if (!mask.defined()) return;
+    const auto stride = [&](int axis, Index size) { return mask.dim(axis) == 1 ? 0 : size; };
+    data_ = mask.data<std::int32_t>();
+    query_ = stride(2, mask.dim(3));
+    head_ = stride(1, mask.dim(2) * mask.dim(3));
+    batch_ = stride(0, mask.dim(1) * mask.dim(2) * mask.dim(3));
+  }
+  bool defined() const { return data_ != nullptr; }
+  // The keys of a query, each 1 or 0.
+  const std::int32_t* row(const Sizes& sizes, Index head, Index query) const {
+    return data_ + head / sizes.heads * batch_ + head % sizes.heads * head_ + query * query_;
+  }
+
+ private:
+  const std::int32_t* data_ = nullptr;
+  Index batch_ = 0, head_ = 0, query_ = 0;
+};
+
+// Which keys the queries of a block see: those up to the diagonal, or, with a mask, those where `mask` isn't 0.
+template <class T>
+struct Seen {
+  Index diagonal;       // the last key that the block's first query sees
+  BlockMatrix<T> mask;  // [keys, queries]; data is null without a mask
+
+  bool sees(Index query, Index key) const {
+    return mask.data == nullptr ? key <= diagonal + query : *mask.at(key, query) != T(0);
+  }
+};
+
+// With a mask, it is copied into the block's layout, the diagonal included.
+template <class T>
+Seen<T> seen_by(const Sizes& sizes, const Block& block, const Mask& mask, Index head, BlockMatrix<T> copy) {
+  const Seen<T> up_to_diagonal{block.first + sizes.lead(), {nullptr}};
+  if (!mask.defined()) return up_to_diagonal;
+  for (Index i = 0; i < block.queries(); ++i) {
+    const std::int32_t* const row = mask.row(sizes, head, block.first + i);
+    for (Index j = 0; j < block.keys; ++j) *copy.at(j, i) = T(row[j] != 0 && up_to_diagonal.sees(i, j) ? 1 : 0);
+  }
+  return {up_to_diagonal.diagonal, copy};
 }
 
 // The value for queries that see the key, `other` for those that don't: of a vector of queries, the first `ahead` ones.
 template <class T>
-Vector<T> where_seen(Index ahead, Vector<T> value, T other) {
+Vector<T> unless_ahead(Index ahead, Vector<T> value, T other) {
   if (ahead <= 0) return value;
   alignas(64) T lanes[kLanes<T>];
   std::iota(lanes, lanes + kLanes<T>, T(0));
   return xsimd::select(Vector<T>::load_aligned(lanes) >= Vector<T>(static_cast<T>(ahead)), value, Vector<T>(other));
 }
 
-// Calls body(query, keys, ahead_of) for each vector of a block's queries: the number of keys that some of them see, and
-// how far key j is ahead of the first of them.
+// Calls body(query, keys, where_seen) for each vector of a block's queries: the number of keys that some of them may
+// see, and where_seen(j, value, other), which is the value for queries that see key j and `other` for the rest.
 template <class T, class Body>
-void for_each_vector(const Block& block, Body&& body) {
+void for_each_vector(const Block& block, const Seen<T>& seen, Body&& body) {
   for (Index query = 0; query < block.queries(); query += kLanes<T>) {
-    const Index diagonal = block.first + query;
-    body(query, std::min(block.end, diagonal + kLanes<T>), [diagonal](Index key) { return key - diagonal; });
+    if (seen.mask.data != nullptr) {
+      body(query, block.keys, [&seen, query](Index key, Vector<T> value, T other) {
+        const Vector<T> mask = Vector<T>::load_aligned(seen.mask.at(key, query));
+        return xsimd::select(mask != Vector<T>(T(0)), value, Vector<T>(other));
+      });
+    } else {
+      const Index diagonal = seen.diagonal + query;
+      body(query, std::clamp(diagonal + kLanes<T>, Index{0}, block.keys),
+           [diagonal](Index key, Vector<T> value, T other) { return unless_ahead(key - diagonal, value, other); });
+    }
   }
 }
 
 // The keys from `keys` on are seen by none of a vector of queries.
 template <class T>
 void clear_unseen(const Block& block, BlockMatrix<T> p, Index query, Index keys) {
-  for (Index j = keys; j < block.end; ++j) Vector<T>(T(0)).store_aligned(p.at(j, query));
+  for (Index j = keys; j < block.keys; ++j) Vector<T>(T(0)).store_aligned(p.at(j, query));
 }
 
-// Scores become probabilities. lse receives logsumexp of each query's scores.
+// Scores become probabilities. lse receives logsumexp of each query's scores, -inf for a query that sees no key.
 template <class T>
-void softmax(const Block& block, BlockMatrix<T> p, T* lse) {
+void softmax(const Block& block, const Seen<T>& seen, BlockMatrix<T> p, T* lse) {
   constexpr T lowest = -std::numeric_limits<T>::infinity();
-  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+  for_each_vector<T>(block, seen, [&](Index query, Index keys, auto where_seen) {
     Vector<T> largest(lowest), sum(T(0));
     for (Index j = 0; j < keys; ++j) {
-      largest = xsimd::max(largest, where_seen(ahead_of(j), Vector<T>::load_aligned(p.at(j, query)), lowest));
+      largest = xsimd::max(largest, where_seen(j, Vector<T>::load_aligned(p.at(j, query)), lowest));
     }
     for (Index j = 0; j < keys; ++j) {
       const Vector<T> score = Vector<T>::load_aligned(p.at(j, query));
-      const Vector<T> weight = where_seen(ahead_of(j), xsimd::exp(score - largest), T(0));
+      const Vector<T> weight = where_seen(j, xsimd::exp(score - largest), T(0));
       weight.store_aligned(p.at(j, query));
       sum += weight;
     }
-    const Vector<T> scale = T(1) / sum;
+    // The largest score that is seen has the weight 1, so only where none is seen is the sum 0.
+    const Vector<T> scale = xsimd::select(sum == Vector<T>(T(0)), sum, T(1) / sum);
     for (Index j = 0; j < keys; ++j) (Vector<T>::load_aligned(p.at(j, query)) * scale).store_aligned(p.at(j, query));
     clear_unseen(block, p, query, keys);
     store_first(lse + query, largest + xsimd::log(sum), std::min(kLanes<T>, block.queries() - query));
@@ -132,12 +211,12 @@ void softmax(const Block& block, BlockMatrix<T> p, T* lse) {
 
 // Scores become probabilities, by the logsumexp that softmax left.
 template <class T>
-void probabilities(const Block& block, BlockMatrix<T> p, const T* lse) {
-  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+void probabilities(const Block& block, const Seen<T>& seen, BlockMatrix<T> p, const T* lse) {
+  for_each_vector<T>(block, seen, [&](Index query, Index keys, auto where_seen) {
     const Vector<T> log_sum = load_first(lse + query, std::min(kLanes<T>, block.queries() - query));
     for (Index j = 0; j < keys; ++j) {
       const Vector<T> score = Vector<T>::load_aligned(p.at(j, query));
-      where_seen(ahead_of(j), xsimd::exp(score - log_sum), T(0)).store_aligned(p.at(j, query));
+      where_seen(j, xsimd::exp(score - log_sum), T(0)).store_aligned(p.at(j, query));
     }
     clear_unseen(block, p, query, keys);
   });
@@ -145,14 +224,14 @@ void probabilities(const Block& block, BlockMatrix<T> p, const T* lse) {
 
 // dP becomes dS = P * (dP - rowsum(P * dP)).
 template <class T>
-void softmax_vjp(const Block& block, BlockMatrix<T> p, BlockMatrix<T> ds) {
-  for_each_vector<T>(block, [&](Index query, Index keys, auto ahead_of) {
+void softmax_vjp(const Block& block, const Seen<T>& seen, BlockMatrix<T> p, BlockMatrix<T> ds) {
+  for_each_vector<T>(block, seen, [&](Index query, Index keys, auto where_seen) {
     const auto p_at = [&](Index j) { return Vector<T>::load_aligned(p.at(j, query)); };
     const auto dp_at = [&](Index j) { return Vector<T>::load_aligned(ds.at(j, query)); };
     Vector<T> mean(T(0));
-    for (Index j = 0; j < keys; ++j) mean = xsimd::fma(p_at(j), where_seen(ahead_of(j), dp_at(j), T(0)), mean);
+    for (Index j = 0; j < keys; ++j) mean = xsimd::fma(p_at(j), where_seen(j, dp_at(j), T(0)), mean);
     for (Index j = 0; j < keys; ++j) {
-      where_seen(ahead_of(j), p_at(j) * (dp_at(j) - mean), T(0)).store_aligned(ds.at(j, query));
+      where_seen(j, p_at(j) * (dp_at(j) - mean), T(0)).store_aligned(ds.at(j, query));
     }
     clear_unseen(block, ds, query, keys);
   });
@@ -160,109 +239,129 @@ void softmax_vjp(const Block& block, BlockMatrix<T> p, BlockMatrix<T> ds) {
 
 enum class Sum { over_keys, over_queries };
 
-// c = alpha p^T b + beta c, [queries, D], or c = alpha p b + beta c, [keys, D]. p is 0 for keys ahead of their queries.
-// A product would multiply these zeros by b's rows too; if b has a NaN, it must not reach the earlier rows of c that
-// way.
+// c = alpha p^T b + beta c, [queries, D], or c = alpha p b + beta c, [keys, D]. p is 0 for pairs that don't meet. A
+// product would multiply these zeros by b's rows too; if b has a NaN, it must not reach c that way.
 template <class T>
-void causal_product(const Sizes& sizes, const Block& block, Sum sum, T alpha, BlockMatrix<T> p, const T* b,
-                    bool b_is_finite, T beta, T* c) {
+void sparse_product(const Block& block, const Seen<T>& seen, Sum sum, T alpha, BlockMatrix<T> p, Slice<const T> b,
+                    bool b_is_finite, T beta, Slice<T> c) {
   const bool over_keys = sum == Sum::over_keys;
-  const Index m = over_keys ? block.queries() : block.end, k = over_keys ? block.end : block.queries();
-  gemm(over_keys, false, m, sizes.columns(), b_is_finite ? k : 0, alpha, p.data, p.kStride, b, sizes.width, beta, c,
-       sizes.width);
+  const Index m = over_keys ? block.queries() : block.keys, k = over_keys ? block.keys : block.queries();
+  gemm(over_keys, false, m, c.columns, b_is_finite ? k : 0, alpha, p.data, p.kStride, b.data, b.width, beta, c.data,
+       c.width);
   if (b_is_finite) return;
   for (Index i = 0; i < block.queries(); ++i) {
-    for (Index j = 0; j <= block.first + i; ++j) {
+    for (Index j = 0; j < block.keys; ++j) {
+      if (!seen.sees(i, j)) continue;
       const T weight = alpha * *p.at(j, i);
-      const T* const from = b + (over_keys ? j : i) * sizes.width;
-      T* const to = c + (over_keys ? i : j) * sizes.width;
-      for (Index column = 0; column < sizes.columns(); ++column) to[column] += weight * from[column];
+      const T* const from = b[over_keys ? j : i];
+      T* const to = c[over_keys ? i : j];
+      for (Index column = 0; column < c.columns; ++column) to[column] += weight * from[column];
     }
   }
 }
 
 // scores[keys, queries] = alpha keys queries^T, where the queries are those of the block.
 template <class T>
-void block_product(const Sizes& sizes, const Block& block, T alpha, const T* keys, const T* queries,
-                   BlockMatrix<T> scores) {
-  gemm(false, true, block.end, block.queries(), sizes.columns(), alpha, keys, sizes.width, queries, sizes.width, T(0),
-       scores.data, scores.kStride);
+void block_product(const Block& block, T alpha, Slice<const T> keys, Slice<const T> queries, BlockMatrix<T> scores) {
+  gemm(false, true, block.keys, block.queries(), keys.columns, alpha, keys.data, keys.width, queries.data,
+       queries.width, T(0), scores.data, scores.kStride);
+}
+
+void clear(const Destination& gradient) {
+  if (gradient.wanted() && !gradient.add) fill(gradient.tensor, 0.0);
 }
 
 }  // namespace
 
-void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, Index heads, const Tensor& y,
-                      const Tensor& lse) {
-  const Sizes sizes(q, heads);
-  if (sizes.elements() == 0) return;
+void attention(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+               const Tensor& y, const Tensor& lse) {
+  if (y.size() == 0) return;
+  const Sizes sizes(settings, q, k, v);
+  const Mask pairs(mask);
   const bool v_is_finite = all_finite(v);
-  dispatch_wide("causal_attention", q.dtype(), [&](auto tag) {
+  dispatch_wide("attention", q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T scale = static_cast<T>(sizes.scale());
     const Index grain = sizes.grain(2);
-    const Scratch<T> scratch(sizes, 1, grain);
+    const Scratch<T> scratch(sizes, pairs.defined() ? 2 : 1, grain);
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
-      const BlockMatrix<T> p = scratch.matrix(begin, 0);
+      const BlockMatrix<T> p = scratch.matrix(begin, 0), mask_copy = scratch.matrix(begin, 1);
       for (Index head = begin; head < end; ++head) {
-        const Index offset = sizes.offset(head);
-        for (Index first = 0; first < sizes.length; first += kBlockQueries) {
-          const Block block{first, std::min(first + kBlockQueries, sizes.length)};
-          const Index from = offset + first * sizes.width;
-          block_product(sizes, block, scale, k.data<T>() + offset, q.data<T>() + from, p);
-          softmax(block, p, lse.output_data<T>() + head * sizes.length + first);
-          causal_product(sizes, block, Sum::over_keys, T(1), p, v.data<T>() + offset, v_is_finite, T(0),
-                         y.output_data<T>() + from);  // [ATT.1]
+        const auto queries = sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns);
+        const auto keys = sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns);
+        const auto values = sizes.slice(v.data<T>(), head, sizes.keys, sizes.value_columns);
+        const auto results = sizes.slice(y.output_data<T>(), head, sizes.queries, sizes.value_columns);
+        for (Index first = 0; first < sizes.queries; first += kBlockQueries) {
+          const Block block(sizes, first);
+          const Seen<T> seen = seen_by(sizes, block, pairs, head, mask_copy);
+          block_product(block, static_cast<T>(settings.scale), keys, queries.from(first), p);
+          softmax(block, seen, p, lse.output_data<T>() + head * sizes.queries + first);
+          sparse_product(block, seen, Sum::over_keys, T(1), p, values, v_is_finite, T(0),
+                         results.from(first));  // [ATT.1]
         }
       }
     });
   });
 }
 
-void causal_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& /*y*/,
-                               const Tensor& lse, Index heads, const Destination& dq, const Destination& dk,
-                               const Destination& dv) {
-  const Sizes sizes(q, heads);
-  if (sizes.elements() == 0) return;
-  const Index copies = dy.size() / sizes.elements();
+void attention_backward(const AttentionSettings& settings, const Tensor& dy, const Tensor& q, const Tensor& k,
+                        const Tensor& v, const Tensor& mask, const Tensor& y, const Tensor& lse, const Destination& dq,
+                        const Destination& dk, const Destination& dv) {
+  if (y.size() == 0) {  // y depends on nothing
+    for (const Destination* const gradient : {&dq, &dk, &dv}) clear(*gradient);
+    return;
+  }
+  const Sizes sizes(settings, q, k, v);
+  const Mask pairs(mask);
+  const Index copies = dy.size() / y.size();
   const bool q_is_finite = all_finite(q), k_is_finite = all_finite(k), dy_is_finite = all_finite(dy);
-  dispatch_wide("causal_attention_backward", q.dtype(), [&](auto tag) {
+  dispatch_wide("attention_backward", q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T scale = static_cast<T>(sizes.scale());
+    const T scale = static_cast<T>(settings.scale);
     const Index grain = sizes.grain(1 + 4 * copies);
-    const Scratch<T> scratch(sizes, 2, grain);
+    const Scratch<T> scratch(sizes, pairs.defined() ? 3 : 2, grain);
+    // One copy of a head's gradient.
+    const auto gradient = [&](const Destination& d, const Tensor& primal, Index copy, Index head) {
+      return sizes.slice(d.tensor.output_data<T>() + copy * primal.size(), head, primal.dim(1),
+                         primal.dim(2) / sizes.heads);
+    };
 
-    // What one copy of dy gives through the queries of one block of the head at `offset`.
-    const auto pull_block = [&](const Block& block, Index copy, Index offset, BlockMatrix<T> p, BlockMatrix<T> ds) {
-      const Index first = block.first * sizes.width, copy_offset = copy * sizes.elements() + offset;
-      const T* const dy_block = dy.data<T>() + copy_offset + first;
+    // What one copy of dy gives through the queries of one block of a head.
+    const auto pull_block = [&](const Block& block, const Seen<T>& seen, Index copy, Index head, BlockMatrix<T> p,
+                                BlockMatrix<T> ds) {
+      const Slice<const T> dy_block =
+          sizes.slice(dy.data<T>() + copy * y.size(), head, sizes.queries, sizes.value_columns).from(block.first);
       // The last block comes first: it reaches all keys, and the others add to what it left.
-      const auto beta = [&](const Destination& d) { return d.add || block.end < sizes.length ? T(1) : T(0); };
+      const auto beta = [&](const Destination& d) { return d.add || block.end < sizes.queries ? T(1) : T(0); };
       if (dv.wanted()) {
-        causal_product(sizes, block, Sum::over_queries, T(1), p, dy_block, dy_is_finite, beta(dv),
-                       dv.tensor.output_data<T>() + copy_offset);  // [ATT.2]
+        sparse_product(block, seen, Sum::over_queries, T(1), p, dy_block, dy_is_finite, beta(dv),
+                       gradient(dv, v, copy, head));  // [ATT.2]
       }
       if (!dq.wanted() && !dk.wanted()) return;
-      block_product(sizes, block, T(1), v.data<T>() + offset, dy_block, ds);
-      softmax_vjp(block, p, ds);
+      block_product(block, T(1), sizes.slice(v.data<T>(), head, sizes.keys, sizes.value_columns), dy_block, ds);
+      softmax_vjp(block, seen, p, ds);
       if (dq.wanted()) {
-        causal_product(sizes, block, Sum::over_keys, scale, ds, k.data<T>() + offset, k_is_finite, dq.add ? T(1) : T(0),
-                       dq.tensor.output_data<T>() + copy_offset + first);  // [ATT.3]
+        sparse_product(block, seen, Sum::over_keys, scale, ds,
+                       sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns), k_is_finite, dq.add ? T(1) : T(0),
+                       gradient(dq, q, copy, head).from(block.first));  // [ATT.3]
       }
       if (dk.wanted()) {
-        causal_product(sizes, block, Sum::over_queries, scale, ds, q.data<T>() + offset + first, q_is_finite, beta(dk),
-                       dk.tensor.output_data<T>() + copy_offset);  // [ATT.3]
+        sparse_product(block, seen, Sum::over_queries, scale, ds,
+                       sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns).from(block.first), q_is_finite,
+                       beta(dk), gradient(dk, k, copy, head));  // [ATT.3]
       }
     };
 
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
       const BlockMatrix<T> p = scratch.matrix(begin, 0), ds = scratch.matrix(begin, 1);
       for (Index head = begin; head < end; ++head) {
-        const Index offset = sizes.offset(head);
-        for (Index last = sizes.length; last > 0;) {
-          const Block block{(last - 1) / kBlockQueries * kBlockQueries, last};
-          block_product(sizes, block, scale, k.data<T>() + offset, q.data<T>() + offset + block.first * sizes.width, p);
-          probabilities(block, p, lse.data<T>() + head * sizes.length + block.first);
-          for (Index copy = 0; copy < copies; ++copy) pull_block(block, copy, offset, p, ds);
+        const auto keys = sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns);
+        const auto queries = sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns);
+        for (Index last = sizes.queries; last > 0;) {
+          const Block block(sizes, (last - 1) / kBlockQueries * kBlockQueries);
+          const Seen<T> seen = seen_by(sizes, block, pairs, head, scratch.matrix(begin, 2));
+          block_product(block, scale, keys, queries.from(block.first), p);
+          probabilities(block, seen, p, lse.data<T>() + head * sizes.queries + block.first);
+          for (Index copy = 0; copy < copies; ++copy) pull_block(block, seen, copy, head, p, ds);
           last = block.first;
         }
       }

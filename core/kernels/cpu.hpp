@@ -46,25 +46,36 @@ void log_softmax(const Tensor& x, const Tensor& y);
 void log_softmax_dx(const Tensor& dy, const Tensor& y, const Destination& dx);
 
 // loss.cpp
-void cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& loss, const Tensor& lse);
-void cross_entropy_dx(const Tensor& dloss, const Tensor& logits, const Tensor& targets, const Tensor& lse,
-                      const Destination& dlogits);
+void cross_entropy(const CrossEntropySettings& settings, const Tensor& logits, const Tensor& targets,
+                   const Tensor& weights, const Tensor& loss, const Tensor& lse);
+void cross_entropy_dx(const CrossEntropySettings& settings, const Tensor& dloss, const Tensor& logits,
+                      const Tensor& targets, const Tensor& weights, const Tensor& lse, const Destination& dlogits);
 
 // embedding.cpp
 void embedding(const Tensor& table, const Tensor& tokens, const Tensor& y);
 void embedding_dtable(const Tensor& dy, const Tensor& tokens, const Destination& dtable);
 
 // attention.cpp
-void causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, Index heads, const Tensor& y,
-                      const Tensor& lse);
-void causal_attention_backward(const Tensor& dy, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& y,
-                               const Tensor& lse, Index heads, const Destination& dq, const Destination& dk,
-                               const Destination& dv);
+void attention(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+               const Tensor& y, const Tensor& lse);
+void attention_backward(const AttentionSettings& settings, const Tensor& dy, const Tensor& q, const Tensor& k,
+                        const Tensor& v, const Tensor& mask, const Tensor& y, const Tensor& lse, const Destination& dq,
+                        const Destination& dk, const Destination& dv);
+
+// masked.cpp
+void select(const Tensor& x, const Tensor& mask, const Tensor& y);
+void masked_matmul(const Tensor& a, bool transpose_a, const Tensor& b, const Tensor& mask, const Tensor& y);
 
 // optimizer.cpp
 void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m, const Tensor& v);
 void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity);
 void sum_of_squares(const Tensor& x, double& result);
 void first_non_finite(const Tensor& x, Index& result);
+
+inline bool all_finite(const Tensor& x) {
+  Index first = -1;
+  first_non_finite(x, first);
+  return first < 0;
+}
 
 }  // namespace jnorm::cpu

@@ -60,7 +60,7 @@ Sizes broadcast_strides(const Shape& x, const Shape& y) {
 }  // namespace
 
 void broadcast(const Tensor& x, const Tensor& y) {
-  dispatch_wide("broadcast", x.dtype(), [&](auto tag) {
+  dispatch_any("broadcast", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const in = x.data<T>();
     T* out = y.output_data<T>();

@@ -73,10 +73,10 @@ TEST_CASE("operations: the catalogue knows every operation") {
   std::set<std::string> names;
   for (const OperationCase& operation : operation_cases(1)) names.insert(operation.operation);
   for (const char* name :
-       {"add",     "subtract",  "multiply", "divide",      "affine",        "reshape",          "broadcast",
-        "permute", "sum",       "mean",     "matmul",      "linear",        "embedding",        "relu",
-        "gelu",    "gelu_tanh", "softmax",  "log_softmax", "cross_entropy", "causal_attention", "layer_norm",
-        "rms_norm"}) {
+       {"add",        "subtract",  "multiply", "divide",         "affine",        "reshape",   "broadcast",
+        "permute",    "sum",       "mean",     "matmul",         "linear",        "embedding", "relu",
+        "gelu",       "gelu_tanh", "softmax",  "log_softmax",    "cross_entropy", "attention", "causal_attention",
+        "layer_norm", "rms_norm",  "select",   "sampled_matmul", "masked_matmul"}) {
     CHECK_MESSAGE(names.count(name) == 1, name);
   }
 }

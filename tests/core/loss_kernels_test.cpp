@@ -1,3 +1,5 @@
+#include <jnorm/core/operations.hpp>
+
 #include "core/kernel_check.hpp"
 
 using namespace jnorm;
@@ -10,41 +12,66 @@ constexpr std::int32_t kIgnored = kIgnoreIndex;
 struct Loss {
   Tensor loss, lse;
 };
-Loss cross_entropy(const Tensor& logits, const Tensor& targets) {
-  Loss result{garbage({}, logits.dtype()), garbage({logits.rows()}, logits.dtype())};
-  cpu().cross_entropy(logits, targets, result.loss, result.lse);
+// What the kernel is called with besides logits and targets.
+struct Options {
+  CrossEntropySettings settings = {};
+  Tensor weights = {};
+};
+Loss cross_entropy(const Tensor& logits, const Tensor& targets, const Options& options = {}) {
+  const Shape shape = options.settings.reduction == Reduction::none ? targets.shape() : Shape{};
+  Loss result{garbage(shape, logits.dtype()), garbage({logits.rows()}, logits.dtype())};
+  cpu().cross_entropy(options.settings, logits, targets, options.weights, result.loss, result.lse);
   return result;
 }
-// dloss has one element for each cotangent.
-Tensor cross_entropy_dx(const Tensor& dloss, const Tensor& logits, const Tensor& targets) {
-  Tensor dlogits = garbage(logits.shape().with_leading(dloss.size()), logits.dtype());
-  cpu().cross_entropy_dx(dloss, logits, targets, cross_entropy(logits, targets).lse, {dlogits});
+// dloss has one element for each cotangent, or for each of its rows.
+Tensor cross_entropy_dx(const Tensor& dloss, const Tensor& logits, const Tensor& targets, const Options& options = {}) {
+  const Index copies = options.settings.reduction == Reduction::none ? dloss.dim(0) : dloss.size();
+  Tensor dlogits = garbage(logits.shape().with_leading(copies), logits.dtype());
+  const Tensor lse = cross_entropy(logits, targets, options).lse;
+  cpu().cross_entropy_dx(options.settings, dloss, logits, targets, options.weights, lse, {dlogits});
   return dlogits;
 }
 Tensor targets_of(const std::vector<std::int32_t>& targets) {
   return indices({static_cast<Index>(targets.size())}, targets);
 }
 
+// Row by row in long double: each row's loss and its gradient, then the reduced loss and gradient.
 struct Reference {
+  std::vector<double> row_loss, row_gradient;
   double loss = 0;
   std::vector<double> dlogits;
 
-  Reference(const Tensor& logits, const std::vector<std::int32_t>& targets) {
+  Reference(const Tensor& logits, const std::vector<std::int32_t>& targets, const Options& options = {}) {
     const auto length = static_cast<std::size_t>(logits.row_length());
     const std::vector<double> xs = logits.values();
-    const double counted =
-        static_cast<double>(targets.size()) - static_cast<double>(std::count(targets.begin(), targets.end(), kIgnored));
+    const std::vector<double> w =
+        options.weights.defined() ? options.weights.values() : std::vector<double>(length, 1.0);
+    const double smoothing = options.settings.label_smoothing;
+    long double counted = 0;
     for (std::size_t r = 0; r < targets.size(); ++r) {
-      long double total = 0;
-      for (std::size_t j = 0; j < length; ++j) total += std::exp(static_cast<long double>(xs[r * length + j]));
-      const bool counts = targets[r] != kIgnored;
+      const double* const x = xs.data() + r * length;
+      const bool counts = targets[r] != options.settings.ignore_index;
       const auto target = static_cast<std::size_t>(counts ? targets[r] : 0);
-      if (counts) loss += static_cast<double>(std::log(total) - xs[r * length + target]) / counted;
+      long double total = 0, row = 0, all_shares = 0;
+      for (std::size_t j = 0; j < length; ++j) total += std::exp(static_cast<long double>(x[j]));
+      const auto share = [&](std::size_t j) {  // what the class gives to the loss of this target
+        return w[j] * ((j == target ? 1 - smoothing : 0) + smoothing / static_cast<double>(length));
+      };
       for (std::size_t j = 0; j < length; ++j) {
-        const long double p = std::exp(static_cast<long double>(xs[r * length + j])) / total;
-        dlogits.push_back(counts ? static_cast<double>(p - (j == target ? 1 : 0)) / counted : 0.0);
+        row += share(j) * (std::log(total) - x[j]);
+        all_shares += share(j);
       }
+      row_loss.push_back(counts ? static_cast<double>(row) : 0.0);
+      for (std::size_t j = 0; j < length; ++j) {
+        const long double p = std::exp(static_cast<long double>(x[j])) / total;
+        row_gradient.push_back(counts ? static_cast<double>(all_shares * p - share(j)) : 0.0);
+      }
+      if (counts) counted += w[target];
+      loss += row_loss.back();
     }
+    const double divisor = options.settings.reduction == Reduction::mean ? static_cast<double>(counted) : 1.0;
+    loss /= divisor;
+    for (const double value : row_gradient) dlogits.push_back(value / divisor);
   }
 };
 
@@ -112,10 +139,10 @@ TEST_CASE("cross_entropy: several cotangents at once, added or written") {
   }
   CHECK(distance(dlogits, scaled) < tolerance(dtype));
   const Tensor sum = ones({3, 3, 17}, dtype), lse = cross_entropy(logits, targets_of(targets)).lse;
-  cpu().cross_entropy_dx(dloss, logits, targets_of(targets), lse, {sum, true});
+  cpu().cross_entropy_dx({}, dloss, logits, targets_of(targets), {}, lse, {sum, true});
   for (double& value : scaled) value += 1.0;
   CHECK(distance(sum, scaled) < tolerance(dtype));
-  cpu().cross_entropy_dx(dloss, logits, targets_of(targets), lse, {});  // nobody wants it
+  cpu().cross_entropy_dx({}, dloss, logits, targets_of(targets), {}, lse, {});  // nobody wants it
 }
 
 TEST_CASE("cross_entropy: results do not depend on the number of threads") {
@@ -124,4 +151,52 @@ TEST_CASE("cross_entropy: results do not depend on the number of threads") {
   for (std::int32_t r = 0; r < 3000; ++r) targets.push_back(r % 7 == 0 ? kIgnored : r % 64);
   CHECK(independent_of_threads([&] { return cross_entropy(logits, targets_of(targets)).loss; }));
   CHECK(independent_of_threads([&] { return cross_entropy_dx(ones({}), logits, targets_of(targets)); }));
+}
+
+TEST_CASE("cross_entropy: smoothing and class weights, for every number of classes and every reduction [CE.1] [CE.2]") {
+  for (const DType dtype : kWideTypes) {
+    for (const Index classes : kRowLengths) {
+      const Tensor logits = random({4, classes}, dtype, 1), weights = affine(random({classes}, dtype, 2), 0.2, 0.5);
+      const auto last = static_cast<std::int32_t>(classes - 1);
+      const std::vector<std::int32_t> targets{0, last, -7, last / 2};
+      for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+        for (const double smoothing : {0.0, 0.3}) {
+          for (const Tensor& chosen : {Tensor(), weights}) {
+            CAPTURE(dtype);
+            CAPTURE(classes);
+            CAPTURE(smoothing);
+            const Options options{{-7, smoothing, reduction}, chosen};
+            const Reference right(logits, targets, options);
+            const Tensor loss = cross_entropy(logits, targets_of(targets), options).loss;
+            const bool apart = reduction == Reduction::none;
+            CHECK(distance(loss, apart ? right.row_loss : std::vector<double>{right.loss}) < tolerance(dtype));
+            const Tensor dloss = ones(loss.shape().with_leading(1), dtype);
+            CHECK(distance(cross_entropy_dx(dloss, logits, targets_of(targets), options), right.dlogits) <
+                  tolerance(dtype));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cross_entropy: without reduction each row has its own cotangent") {
+  const DType dtype = DType::float64;
+  const Tensor logits = random({2, 3}, dtype, 1), dloss = tensor({{1, 2}, {-1, 0}}, dtype);
+  const std::vector<std::int32_t> targets{2, 0};
+  const Options options{{.reduction = Reduction::none}, {}};
+  const std::vector<double> rows = Reference(logits, targets, options).row_gradient;
+  std::vector<double> right;
+  for (const double scale : {1.0, 2.0, -1.0, 0.0}) {
+    const std::size_t row = right.size() % 6;
+    for (std::size_t j = 0; j < 3; ++j) right.push_back(scale * rows[row + j]);
+  }
+  CHECK(distance(cross_entropy_dx(dloss, logits, targets_of(targets), options), right) < tolerance(dtype));
+}
+
+TEST_CASE("cross_entropy: a mean over targets of weight 0 is 0, and so is its gradient") {
+  const Options options{{.label_smoothing = 0.1}, tensor({0, 1})};
+  const Tensor logits = tensor({{1, 2}});
+  CHECK(cross_entropy(logits, targets_of({0}), options).loss.item() == 0.0);
+  CHECK(distance(cross_entropy_dx(ones({}), logits, targets_of({0}), options), {0, 0}) == 0.0);
 }
