@@ -13,7 +13,6 @@ namespace jnorm {
 
 namespace {
 
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kLargestStep = 0.1;
 constexpr double kSmallestStep = 1e-7;
 
@@ -21,13 +20,15 @@ double five_point(const std::function<double(double)>& f, double h) {
   return (8.0 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12.0 * h);  // [FD.1]
 }
 
-// Two steps may agree by chance, so three must. Rounding grows tenfold from a step to the next, so a tenth of the next
-// disagreement is rounding that this one has as well.
+// Two steps may agree by chance. But rounding grows tenfold from a step to the next, so that what any smaller steps
+// disagree by tells of the rounding here.
 void find_foot(DifferenceSweep& sweep) {
   sweep.error = std::numeric_limits<double>::infinity();
-  for (std::size_t k = 0; k + 2 < sweep.steps.size(); ++k) {
-    const double error = std::max(sweep.steps[k].disagreement, sweep.steps[k + 1].disagreement / 10.0);
-    if (!(error < sweep.error)) continue;
+  double rounding = 0.0;
+  for (std::size_t k = sweep.steps.size() - 1; k-- > 0;) {
+    const double error = std::max(sweep.steps[k].disagreement, rounding);
+    rounding = error / 10.0;
+    if (k + 2 == sweep.steps.size() || !(error <= sweep.error)) continue;  // nothing tells of the last one's rounding
     sweep.error = error;
     sweep.best = k;
   }
@@ -60,18 +61,17 @@ std::string to_string(const DifferenceSweep& sweep) {
   return text;
 }
 
-LocalSlope local_slope(const std::function<double(double)>& f, double at_zero, double step, double magnitude) {
+LocalSlope local_slope(const std::function<double(double)>& f, double at_zero, double step, double least_jump) {
   const double after = f(step), before = f(-step), far_after = f(2 * step), far_before = f(-2 * step);
   // What bends the graph: h^2 f'' where f is smooth, so four times as much at 2h; at a kink h times the jump of the
   // slope, so twice as much.
   const double bend = after - 2.0 * at_zero + before;
   const double far_bend = far_after - 2.0 * at_zero + far_before;
-  constexpr double clearly = 1e4;  // above rounding
   const bool linear = std::fabs(far_bend - 2.0 * bend) < 1e-2 * std::fabs(bend);
   return {.central = (8.0 * (after - before) - (far_after - far_before)) / (12.0 * step),
           .left = (at_zero - before) / step,
           .right = (after - at_zero) / step,
-          .kink = linear && std::fabs(bend) > clearly * kEpsilon * magnitude};
+          .kink = linear && std::fabs(bend) > least_jump * step};
 }
 
 WeightedFunction::WeightedFunction(const DifferentiableFunction& function, std::vector<Tensor> inputs, Tensor cotangent)

@@ -41,15 +41,15 @@ std::string to_string(const DifferenceSweep& sweep);  // a table, a line a step,
 // The derivative at 0 of f(t), [FD.1] at steps from a tenth of the larger of 1 and `scale` to 1e-7 of the smaller one.
 DifferenceSweep sweep_steps(const std::function<double(double)>& f, double scale);
 
-// At one step: [FD.1] and the slopes on both sides. At a kink these differ whatever the step is. `magnitude` is the
-// size of what f sums up: it rounds by epsilon times that.
+// At one step: [FD.1] and the slopes on both sides. At a kink these differ whatever the step is.
 struct LocalSlope {
   double central;
   double left;
   double right;
   bool kink;
 };
-LocalSlope local_slope(const std::function<double(double)>& f, double at_zero, double step, double magnitude);
+// A difference between the slopes of less than `least_jump` is taken for rounding.
+LocalSlope local_slope(const std::function<double(double)>& f, double at_zero, double step, double least_jump);
 
 // <u, f(inputs)> around float64 inputs.
 class WeightedFunction {

@@ -35,8 +35,12 @@ GradientWitness compare_with_composition(GradientRecording& recording, int order
   std::vector<Var> operands;
   for (std::size_t i = 0; i < node.input_count; ++i) operands.push_back(tape.var(node.inputs[i]));
   const Var y = node.operation->composed(operands);
-  const std::vector<Tensor> gradients = tape.gradients(y, recording.xs, recording.u);
+  std::vector<Tensor> gradients = recording.pull_back(y, recording.u);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
+    // Either definition may take the slope that it likes there.
+    for (const Index e : recording.kinks[i]) {
+      gradients[i].mutable_data<double>()[e] = recording.gradients[i].data<double>()[e];
+    }
     comparison.compare(recording.gradients[i], gradients[i], recording.names[i]);
   }
   return comparison.result();

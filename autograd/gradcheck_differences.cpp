@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/operations.hpp>
@@ -102,30 +103,36 @@ class DifferenceCheck {
     const std::vector<double> by_vjp = ours(i).values();
     std::vector<double> numeric;
     for (Index e = 0; e < x.size(); ++e) numeric.push_back(slope_at(i, e, by_vjp[static_cast<std::size_t>(e)]));
-    if (!kinks_.empty()) warn_of_kinks(i);
+    if (!recording_.kinks[i].empty()) warn_of_kinks(i);
     const double scale = gradient_scale(ours(i), tensor(x.shape(), numeric, DType::float64));
     for (Index e = 0; e < x.size(); ++e) {
       compare_element(i, e, by_vjp[static_cast<std::size_t>(e)], numeric[static_cast<std::size_t>(e)], scale);
     }
-    kinks_.clear();
   }
 
   // By differences; at a kink, what lies between the slopes on both sides and is nearest to the vjp.
   double slope_at(std::size_t i, Index e, double by_vjp) {
     const auto f = [&](double t) { return weighted_.at_element(i, e, t); };
-    const LocalSlope slope = local_slope(f, at_inputs_, sweeps_[i].step(), recording_.magnitude);
+    const LocalSlope slope = local_slope(f, at_inputs_, sweeps_[i].step(), least_jump(sweeps_[i].step()));
     if (!slope.kink) return slope.central;
-    kinks_.push_back(e);
+    recording_.kinks[i].push_back(e);
     const double slack = 0.01 * std::fabs(slope.right - slope.left);  // one-sided slopes are off by h f'' / 2
     const auto [low, high] = std::minmax({slope.left, slope.right});
     return std::isnan(by_vjp) ? slope.central : std::clamp(by_vjp, low - slack, high + slack);
   }
 
+  // What no rounding reaches: that of the values over the step, and that of the gradient.
+  double least_jump(double step) const {
+    constexpr double epsilon = std::numeric_limits<double>::epsilon();
+    return std::max(1e4 * epsilon * recording_.magnitude / step, options_.difference_cap * kSmallestGradientScale);
+  }
+
   void warn_of_kinks(std::size_t i) {
+    const std::vector<Index>& kinks = recording_.kinks[i];
     warnings_.push_back(fmt::format(
         "{} sits on a kink at {}{}: the slopes on both sides differ there, and any number between them passes", name(i),
-        position_in(recording_.inputs[i].shape(), kinks_[0]),
-        kinks_.size() > 1 ? fmt::format(" and at {} more", kinks_.size() - 1) : ""));
+        position_in(recording_.inputs[i].shape(), kinks[0]),
+        kinks.size() > 1 ? fmt::format(" and at {} more", kinks.size() - 1) : ""));
   }
 
   // An element that seems wrong at the input's step gets a sweep of its own, which decides.
@@ -138,7 +145,7 @@ class DifferenceCheck {
       sweep = sweep_steps([&](double t) { return weighted_.at_element(i, e, t); }, largest(x));
       const double needed = kSafety * sweep.error / scale;
       if (!(needed <= options_.difference_cap)) return note_unsettled(needed, sweep, where);
-      if (std::find(kinks_.begin(), kinks_.end(), e) == kinks_.end()) numeric = sweep.value();
+      if (!recording_.on_kink(i, e)) numeric = sweep.value();
     }
     const bool worst = comparison_.note(by_vjp, numeric, scale, [&] {
       return fmt::format("{}: vjp {:.9g}, central differences {:.9g}", where, by_vjp, numeric);
@@ -181,15 +188,16 @@ class DifferenceCheck {
     Index elements = 0;
     for (const Tensor& input : recording_.inputs) elements += input.size();
     if (elements * recording_.y.value().size() > kLargestJacobian) return {};
-    GradientEvidence evidence{.input = worst_input_,
-                              .inputs = recording_.inputs,
-                              .names = recording_.names,
-                              .output = recording_.y.value(),
-                              .cotangent = recording_.u,
-                              .gradients = recording_.gradients,
-                              .jacobian_columns = {},
-                              .noise = comparison_.result().tolerance * worst_scale_,
-                              .vjp = [this](const Tensor& u) { return recording_.pull_back(u)[worst_input_]; }};
+    GradientEvidence evidence{
+        .input = worst_input_,
+        .inputs = recording_.inputs,
+        .names = recording_.names,
+        .output = recording_.y.value(),
+        .cotangent = recording_.u,
+        .gradients = recording_.gradients,
+        .jacobian_columns = {},
+        .noise = comparison_.result().tolerance * worst_scale_,
+        .vjp = [this](const Tensor& u) { return recording_.pull_back(recording_.y, u)[worst_input_]; }};
     for (std::size_t i = 0; i < recording_.inputs.size(); ++i) {
       std::vector<Tensor>& columns = evidence.jacobian_columns.emplace_back();
       for (Index e = 0; e < recording_.inputs[i].size(); ++e) {
@@ -207,7 +215,6 @@ class DifferenceCheck {
   double at_inputs_ = 0.0;
   std::vector<DifferenceSweep> sweeps_;  // one an input
   std::vector<std::size_t> rough_;       // inputs along which the differences don't settle
-  std::vector<Index> kinks_;             // of the input that is being compared
   std::vector<std::string> warnings_;
   std::size_t worst_input_ = 0;
   double worst_scale_ = 0.0;

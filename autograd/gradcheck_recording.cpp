@@ -93,17 +93,22 @@ GradientRecording::GradientRecording(const DifferentiableFunction& function, std
          "check_gradients: the inputs are float64, but the function gives {} (from {}); differences need float64",
          y.dtype(), tape.describe(y.index()));
   u = random_like(y.value(), rng);
-  gradients = pull_back(u);
+  gradients = pull_back(y, u);
+  kinks.resize(xs.size());
   names = names_of(tape, y, xs);
   magnitude = dot(abs(u), abs(y.value()));
 }
 
-std::vector<Tensor> GradientRecording::pull_back(const Tensor& cotangent) {
-  std::vector<Tensor> result = tape.gradients(y, xs, cotangent);
+std::vector<Tensor> GradientRecording::pull_back(const Var& output, const Tensor& cotangent) {
+  std::vector<Tensor> result = tape.gradients(output, xs, cotangent);
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!result[i].defined()) result[i] = zeros(xs[i].shape(), DType::float64);
   }
   return result;
+}
+
+bool GradientRecording::on_kink(std::size_t i, Index element) const {
+  return std::find(kinks[i].begin(), kinks[i].end(), element) != kinks[i].end();
 }
 
 std::vector<std::string> warnings_of(GradientRecording& recording, Rng& rng) {

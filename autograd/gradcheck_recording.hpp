@@ -20,12 +20,14 @@ struct GradientRecording {
   std::vector<Tensor> gradients;   // of <u, y>; zeros where y doesn't depend on an input
   std::vector<std::string> names;  // of the inputs, for people: "input 1 (gamma)" where the last operation says so
   double magnitude = 0.0;          // of what <u, y> sums up
+  std::vector<std::vector<Index>> kinks;  // of each input the elements that were found to sit on one
 
   // Throws Error(argument) on an output that isn't float64.
   GradientRecording(const DifferentiableFunction& function, std::vector<Tensor> at, Rng& rng);
 
-  // Zeros where y doesn't depend on an input at all.
-  std::vector<Tensor> pull_back(const Tensor& cotangent);
+  // J^T u of an output such as y; zeros where it doesn't depend on an input at all.
+  std::vector<Tensor> pull_back(const Var& output, const Tensor& cotangent);
+  bool on_kink(std::size_t i, Index element) const;
 };
 
 std::vector<Tensor> widened(const std::vector<Tensor>& inputs);

@@ -93,10 +93,9 @@ class Explanation {
     // So near to the differences' own error nothing can be told.
     if (largest(residual_) * 1e-3 < evidence_.noise) return {};
     using Try = Verdict (Explanation::*)() const;
-    for (const Try attempt :
-         {&Explanation::zero, &Explanation::cotangent_ignored, &Explanation::swapped, &Explanation::factor,
-          &Explanation::transposed, &Explanation::missing_sum, &Explanation::reduced_too_much,
-          &Explanation::operand_left_out, &Explanation::term_dropped}) {
+    for (const Try attempt : {&Explanation::zero, &Explanation::cotangent_ignored, &Explanation::swapped,
+                              &Explanation::factor, &Explanation::operand_left_out, &Explanation::transposed,
+                              &Explanation::missing_sum, &Explanation::reduced_too_much, &Explanation::term_dropped}) {
       if (Verdict verdict = (this->*attempt)()) return verdict;
     }
     return {};

@@ -12,6 +12,7 @@ TEST_CASE("jnorm check: every operation passes every witness, and the JSON objec
   CHECK(report["passed"] == true);
   CHECK(report["operations"].size() > 25);
   for (const auto& operation : report["operations"]) {
+    CHECK(operation["warnings"].empty());
     for (const auto& witness : operation["witnesses"]) CHECK(witness["error"] <= witness["tolerance"]);
   }
 }
