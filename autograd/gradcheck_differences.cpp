@@ -17,12 +17,6 @@ constexpr double kSafety = 10.0;
 // A verdict reads the whole Jacobian, in numbers; larger ones aren't computed.
 constexpr Index kLargestJacobian = 1 << 22;
 
-double largest(const Tensor& x) {
-  double result = 0.0;
-  for (const double value : x.values()) result = std::max(result, std::fabs(value));
-  return result;
-}
-
 // Median over the smaller steps of |D(h) - D(h/10)| h / magnitude: about the relative rounding error of the function.
 double rounding_of(const DifferenceSweep& sweep, double magnitude) {
   std::vector<double> estimates;
@@ -76,9 +70,10 @@ class DifferenceCheck {
       return;
     }
     const Tensor direction = random_like(x, rng_);
-    sweeps_.push_back(sweep_steps([&](double t) { return weighted_.along(i, direction, t); }, largest(x)));
+    sweeps_.push_back(sweep_steps([&](double t) { return weighted_.along(i, direction, t); }, largest_magnitude(x)));
     const double slope = std::fabs(sweeps_[i].value()) / norm(direction);
-    const double scale = std::max({kSmallestGradientScale, largest(ours(i)), std::isfinite(slope) ? slope : 0.0});
+    const double scale =
+        std::max({kSmallestGradientScale, largest_magnitude(ours(i)), std::isfinite(slope) ? slope : 0.0});
     const double needed = kSafety * sweeps_[i].error / scale;
     double& tolerance = comparison_.result().tolerance;
     tolerance = std::max(tolerance, std::min(needed, options_.difference_cap));
@@ -94,7 +89,9 @@ class DifferenceCheck {
           "{:.1g})",
           where, needed);
     });
-    if (worst) worst_sweep_ = sweep;
+    if (!worst) return;
+    worst_sweep_ = sweep;
+    worst_settles_ = false;
   }
 
   void compare_input(std::size_t i) {
@@ -142,7 +139,7 @@ class DifferenceCheck {
     const bool near = std::fabs(by_vjp - numeric) <= comparison_.result().tolerance * scale;
     DifferenceSweep sweep;
     if (!near) {
-      sweep = sweep_steps([&](double t) { return weighted_.at_element(i, e, t); }, largest(x));
+      sweep = sweep_steps([&](double t) { return weighted_.at_element(i, e, t); }, largest_magnitude(x));
       const double needed = kSafety * sweep.error / scale;
       if (!(needed <= options_.difference_cap)) return note_unsettled(needed, sweep, where);
       if (!recording_.on_kink(i, e)) numeric = sweep.value();
@@ -154,12 +151,13 @@ class DifferenceCheck {
     worst_input_ = i;
     worst_scale_ = scale;
     worst_sweep_ = std::move(sweep);
+    worst_settles_ = true;
   }
 
   void explain_failure(GradientWitness& witness) {
     if (!worst_sweep_.steps.empty()) witness.sweep = worst_sweep_;
     witness.verdict = float32_inside();
-    if (!witness.verdict && rough_.empty()) witness.verdict = by_the_numbers();
+    if (!witness.verdict && worst_settles_) witness.verdict = by_the_numbers();
   }
 
   // A function that computes in float32 on the way, from its tape or from how its differences scatter.
@@ -218,6 +216,7 @@ class DifferenceCheck {
   std::vector<std::string> warnings_;
   std::size_t worst_input_ = 0;
   double worst_scale_ = 0.0;
+  bool worst_settles_ = false;
   DifferenceSweep worst_sweep_;
 };
 
@@ -233,7 +232,7 @@ std::string position_in(const Shape& shape, Index element) {
 }
 
 double gradient_scale(const Tensor& ours, const Tensor& theirs) {
-  return std::max({kSmallestGradientScale, largest(ours), largest(theirs)});
+  return std::max({kSmallestGradientScale, largest_magnitude(ours), largest_magnitude(theirs)});
 }
 
 void WitnessComparison::compare(const Tensor& ours, const Tensor& theirs, const std::string& input) {

@@ -26,12 +26,6 @@ std::vector<std::string> names_of(const Tape& tape, const Var& y, std::span<cons
   return names;
 }
 
-double largest(const Tensor& x) {
-  double result = 0.0;
-  for (const double value : x.values()) result = std::max(result, std::fabs(value));
-  return result;
-}
-
 // The input through which alone a node varies, if it only sums, scales, shifts or reshapes that (or squares it: a
 // norm's squares have a constant sum as well); kNone otherwise.
 NodeIndex plainly_reduced_input(const Tape& tape, NodeIndex index) {
@@ -66,7 +60,9 @@ std::string vanishing_gradient(GradientRecording& recording, Rng& rng) {
   const Var z = tape.var(inner);
   const std::vector<Tensor> lively = tape.gradients(z, recording.xs, random_like(z.value(), rng));
   for (std::size_t i = 0; i < recording.xs.size(); ++i) {
-    if (!lively[i].defined() || !(largest(recording.gradients[i]) < kVanishing * largest(lively[i]))) continue;
+    if (!lively[i].defined() ||
+        !(largest_magnitude(recording.gradients[i]) < kVanishing * largest_magnitude(lively[i])))
+      continue;
     return fmt::format(
         "the gradient of {} vanishes here, so that wrong formulas pass too: the checked function only sums up the "
         "output of {}, and the sum doesn't change; check that output itself, under its random cotangent",
@@ -81,6 +77,12 @@ std::vector<Tensor> widened(const std::vector<Tensor>& inputs) {
   std::vector<Tensor> wide;
   for (const Tensor& input : inputs) wide.push_back(input.to(DType::float64));
   return wide;
+}
+
+double largest_magnitude(const Tensor& x) {
+  double result = 0.0;
+  for (const double value : x.values()) result = std::max(result, std::fabs(value));
+  return result;
 }
 
 Tensor random_like(const Tensor& x, Rng& rng) { return randn(x.shape(), rng, DType::float64); }

@@ -32,9 +32,10 @@ struct GradientRecording {
 
 std::vector<Tensor> widened(const std::vector<Tensor>& inputs);
 Tensor random_like(const Tensor& x, Rng& rng);
+double largest_magnitude(const Tensor& x);  // of its elements that aren't NaN
 
 // What makes a check at this point weaker than it looks: a loss, such as the plain sum over a norm's output, whose
-// gradient vanishes whatever the formula; a gradient that is too small to be told from rounding.
+// gradient vanishes whatever the formula.
 std::vector<std::string> warnings_of(GradientRecording& recording, Rng& rng);
 
 }  // namespace jnorm

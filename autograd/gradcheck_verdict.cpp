@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <jnorm/autograd/gradcheck_recording.hpp>
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/operations.hpp>
 
@@ -18,12 +19,6 @@ constexpr double kLeastFloat32Noise = 0x1p-24 / 16;
 constexpr double kMostFloat32Noise = 0x1p-24 * 16;
 
 using Verdict = std::optional<GradientVerdict>;
-
-double largest(const Tensor& x) {
-  double result = 0.0;
-  for (const double value : x.values()) result = std::max(result, std::fabs(value));
-  return result;
-}
 
 bool all_finite(const Tensor& x) {
   const std::vector<double> values = x.values();
@@ -91,7 +86,7 @@ class Explanation {
     if (!all_finite(ours_)) return non_finite();
     if (Verdict verdict = float32_noise()) return verdict;
     // So near to the differences' own error nothing can be told.
-    if (largest(residual_) * 1e-3 < evidence_.noise) return {};
+    if (largest_magnitude(residual_) * 1e-3 < evidence_.noise) return {};
     using Try = Verdict (Explanation::*)() const;
     for (const Try attempt : {&Explanation::zero, &Explanation::cotangent_ignored, &Explanation::swapped,
                               &Explanation::factor, &Explanation::operand_left_out, &Explanation::transposed,
@@ -127,14 +122,14 @@ class Explanation {
   }
 
   Verdict float32_noise() const {
-    const double error = largest(residual_) / largest(right_);
+    const double error = largest_magnitude(residual_) / largest_magnitude(right_);
     if (!(error > kLeastFloat32Noise && error < kMostFloat32Noise)) return {};
     return say(GradientFault::float32_noise,
                "its gradient is right to 7 digits, as a float32 number is: something rounds to float32");
   }
 
   Verdict zero() const {
-    if (largest(ours_) > 0.0) return {};
+    if (largest_magnitude(ours_) > 0.0) return {};
     return say(GradientFault::zero,
                "its gradient is 0 everywhere: nothing is given back to it, or it was used by its "
                "value instead of as a recorded one");
