@@ -75,18 +75,6 @@ Tensor largest_scores(const Tensor& scores, const Tensor& meet) {
   return tensor(scores.shape().with_axis(-1, keys == 0 ? 0 : 1), largest, scores.dtype());
 }
 
-// 1 for the queries that meet no key, otherwise 0. [..., Tq, 1]
-Tensor blind_queries(const Tensor& meet, DType dtype) {
-  const Shape shape = meet.shape().with_axis(-1, 1);
-  const Index keys = meet.dim(-1);
-  const auto* const pair = meet.data<std::int32_t>();
-  std::vector<double> blind;
-  for (Index row = 0; row < shape.size(); ++row) {
-    blind.push_back(std::count(pair + row * keys, pair + (row + 1) * keys, 1) == 0 ? 1.0 : 0.0);
-  }
-  return tensor(shape, blind, dtype);
-}
-
 // The mask is the input after q, k and v, where there is one.
 template <class Self>
 struct AnyAttention : Fused<Self> {
@@ -125,7 +113,7 @@ struct AnyAttention : Fused<Self> {
   Tensor probabilities(const Tensor& q, const Tensor& k, const Tensor& meet, const Tensor& lse) const {
     const Tensor scores = affine(sampled_matmul(q, k, meet), settings.scale, 0.0);  // [B, heads, Tq, Tk]
     const Tensor log_sums = broadcast_to(reshape(lse.to(scores.dtype()), lse.shape().with_trailing(1)), scores.shape());
-    return select(exp(select(subtract(scores, log_sums), meet)), meet);
+    return select(exp(subtract(scores, log_sums)), meet);
   }
 
   Var composed(std::span<const Var> inputs) const override {
@@ -135,9 +123,9 @@ struct AnyAttention : Fused<Self> {
     const Var k = split_heads(inputs[1], settings.heads, 0);
     const Var v = split_heads(inputs[2], settings.heads, 0);
     const Var scores = sampled_matmul(q, k, meet) * settings.scale;  // [B, heads, Tq, Tk]
-    // What is masked goes into exp as 0 and comes out as 0: no derivative of it can overflow.
-    const Var e = select(exp(select(scores - largest_scores(scores.value(), meet), meet)), meet);
-    const Var p = e / (sum(e, {-1}, Keep::yes) + blind_queries(meet, q.dtype()));
+    // Infinite or NaN where nothing meets, but each derivative of the three masked operations selects again.
+    const Var e = select(exp(scores - largest_scores(scores.value(), meet)), meet);
+    const Var p = e / sum(e, {-1}, Keep::yes);
     const Shape shape = inputs[0].shape().with_axis(-1, inputs[2].dim(-1));
     return join_heads(masked_matmul(p, v, meet), shape, 0);
   }

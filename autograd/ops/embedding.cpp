@@ -46,7 +46,7 @@ Tensor one_hot(const Tensor& indices, Index classes, DType dtype) {
   std::vector<double> values(static_cast<std::size_t>(checked_product(indices.size(), classes)));
   const std::int32_t* const index = indices.data<std::int32_t>();
   for (Index row = 0; row < indices.size(); ++row) {
-    if (index[row] != kIgnoreIndex) values[static_cast<std::size_t>(row_major_offset(row, classes, index[row]))] = 1.0;
+    values[static_cast<std::size_t>(row_major_offset(row, classes, index[row]))] = 1.0;
   }
   return tensor({indices.size(), classes}, values, dtype);
 }

@@ -4,7 +4,7 @@
 
 namespace jnorm {
 
-// [N, classes]: row n has a 1 at indices[n]; a row of kIgnoreIndex is 0. Private to the composed definitions.
+// [N, classes]: row n has a 1 at indices[n]. Private to the composed definitions.
 Tensor one_hot(const Tensor& indices, Index classes, DType dtype);
 
 }  // namespace jnorm
