@@ -68,6 +68,14 @@ struct AttentionSettings {
   bool causal;
 };
 
+// How BatchNorm and GroupNorm see x: as [outer, channels, inner] around the channel axis. BatchNorm takes one statistic
+// a channel, over outer and inner; GroupNorm one for each outer index and group of neighbouring channels.
+struct ChannelLayout {
+  Index outer, channels, inner;
+  Index groups = 0;  // 0 for BatchNorm
+  Index statistics() const { return groups > 0 ? outer * groups : channels; }
+};
+
 // The numbers of one Adam or AdamW step; bias corrections are 1 - beta^t.
 struct AdamStep {
   double learning_rate, beta1, beta2, eps, weight_decay;  // weight_decay is decoupled (AdamW); added to g if `coupled`
@@ -130,6 +138,46 @@ struct Kernels {
   Kernel<"rms_norm_dgamma", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*rstd*/,
          const Destination& /*dgamma [K, H]*/>
       rms_norm_dgamma;
+  // g [] or [1] may be undefined. rnorm holds 1/sqrt(sum(x^2) + eps) of each row, and 0 where that is 1/0.
+  Kernel<"scale_norm", const Tensor& /*x*/, const Tensor& /*g*/, double /*eps*/, const Tensor& /*y*/,
+         const Tensor& /*rnorm*/>
+      scale_norm;
+  Kernel<"scale_norm_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*g*/,
+         const Tensor& /*rnorm*/, const Destination& /*dx*/>
+      scale_norm_dx;
+  Kernel<"scale_norm_dg", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*rnorm*/,
+         const Destination& /*dg [K]*/>
+      scale_norm_dg;
+  // alpha [] or [1]; gamma and beta [H] may be undefined.
+  Kernel<"dynamic_tanh", const Tensor& /*x*/, const Tensor& /*alpha*/, const Tensor& /*gamma*/, const Tensor& /*beta*/,
+         const Tensor& /*y*/>
+      dynamic_tanh;
+  Kernel<"dynamic_tanh_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*alpha*/,
+         const Tensor& /*gamma*/, const Destination& /*dx*/>
+      dynamic_tanh_dx;
+  Kernel<"dynamic_tanh_dparameters", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*alpha*/,
+         const Tensor& /*gamma*/, const Destination& /*dalpha [K]*/, const Destination& /*dgamma [K, H]*/>
+      dynamic_tanh_dparameters;
+
+  // Norms over channels: BatchNorm and GroupNorm. Statistics are float64 whatever x is, one value for each of
+  // layout.statistics(). mask [outer, inner], int32, may be undefined, and has to be without groups: where it is 0,
+  // elements are no part of any sum, and y and dx are 0. gamma and beta [channels] may be undefined.
+  //
+  // The biased variance. All three are 0 where nothing is counted.
+  Kernel<"channel_norm_statistics", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*mask*/, double /*eps*/,
+         const Tensor& /*mean*/, const Tensor& /*variance*/, const Tensor& /*rstd*/>
+      channel_norm_statistics;
+  Kernel<"channel_norm", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*gamma*/, const Tensor& /*beta*/,
+         const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*y*/>
+      channel_norm;
+  Kernel<"channel_norm_dx", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
+         const Tensor& /*gamma*/, const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/,
+         const Destination& /*dx*/>
+      channel_norm_dx;
+  Kernel<"channel_norm_dparameters", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
+         const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*dgamma [K, C]*/,
+         const Destination& /*dbeta [K, C]*/>
+      channel_norm_dparameters;
 
   // Softmax over the last axis.
   Kernel<"softmax", const Tensor& /*x*/, const Tensor& /*y*/> softmax;

@@ -38,6 +38,27 @@ void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mea
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, const Tensor& y, const Tensor& rstd);
 void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Destination& dx);
 void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, const Destination& dgamma);
+void scale_norm(const Tensor& x, const Tensor& g, double eps, const Tensor& y, const Tensor& rnorm);
+void scale_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& g, const Tensor& rnorm, const Destination& dx);
+void scale_norm_dg(const Tensor& dy, const Tensor& x, const Tensor& rnorm, const Destination& dg);
+
+// dynamic_tanh.cpp
+void dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& gamma, const Tensor& beta, const Tensor& y);
+void dynamic_tanh_dx(const Tensor& dy, const Tensor& x, const Tensor& alpha, const Tensor& gamma,
+                     const Destination& dx);
+void dynamic_tanh_dparameters(const Tensor& dy, const Tensor& x, const Tensor& alpha, const Tensor& gamma,
+                              const Destination& dalpha, const Destination& dgamma);
+
+// channel_norm.cpp
+void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
+                             const Tensor& mean, const Tensor& variance, const Tensor& rstd);
+void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y);
+void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx);
+void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
+                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
+                              const Destination& dbeta);
 
 // softmax.cpp
 void softmax(const Tensor& x, const Tensor& y);

@@ -1,4 +1,4 @@
-// LayerNorm and RMSNorm over rows. Derivations: autograd/ops/layer_norm.md and rms_norm.md.
+// LayerNorm, RMSNorm and ScaleNorm over rows. Derivations: autograd/ops/layer_norm.md, rms_norm.md and scale_norm.md.
 //
 //   [LN.1]   x_hat = (x - mean) rstd, rstd = 1/sqrt(var + eps)     y = gamma x_hat + beta
 //   [LN.2]   dx = (u - mean(u) - x_hat mean(u x_hat)) rstd,        u = gamma dy
@@ -6,16 +6,20 @@
 //   [RMS.1]  x_hat = x rstd, rstd = 1/sqrt(mean(x^2) + eps)        y = gamma x_hat
 //   [RMS.2]  dx = (u - x_hat mean(u x_hat)) rstd,                  u = gamma dy
 //   [RMS.3]  dgamma = sum over rows of dy x_hat
+//   [SN.1]   x_hat = x rnorm, rnorm = 1/sqrt(sum(x^2) + eps)       y = g x_hat
+//   [SN.2]   dx = g (dy - x_hat sum(dy x_hat)) rnorm
+//   [SN.3]   dg = sum over all elements of dy x_hat
 //
 // Statistics are taken in two passes in the row's own type. Where a sum of squares leaves that type's range, in float32
 // at |x| of 1e19 or, if eps is 0 too, of 1e-16, they are taken again with long double's exponents: rows of 1e25 are
 // normalized, and the eps of other rows stays what it is. What is left undefined is 0/0: a row without variance, or a
-// zero row of RMSNorm, gives NaN if eps is 0. x - mean must not overflow: |x| has to stay below half of the type's
-// largest value.
+// zero row of RMSNorm, gives NaN if eps is 0, while ScaleNorm's convention is 0. x - mean must not overflow: |x| has to
+// stay below half of the type's largest value.
 
 #include <cmath>
 
 #include <jnorm/core/dtype.hpp>
+#include <jnorm/core/kernels/column_sums.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
 #include <jnorm/core/kernels/rows.hpp>
 #include <jnorm/core/parallel.hpp>
@@ -97,101 +101,91 @@ void layer_norm_dx_row(const T* dy, const LayerNormRow<T>& row, const T* gamma, 
   });
 }
 
+// RMSNorm and ScaleNorm divide a row by the root of its squares: of their mean, or of their sum.
+struct RootNorm {
+  double eps;
+  double count;     // what the sum of squares is divided by: the row's length, or 1
+  double zero_row;  // 1/root of a row whose squares and eps are 0
+};
+RootNorm rms_norm_of(const Tensor& x, double eps) {
+  return {eps, static_cast<double>(x.row_length()), std::numeric_limits<double>::infinity()};
+}
+RootNorm scale_norm_of(double eps) { return {eps, 1.0, 0.0}; }
+
 template <class T>
-struct RmsNormRow {
+struct RootNormRow {
   const T* x;
-  T rstd;
+  T rroot;
 
   template <class Place>
   Batch<T> x_hat(const Place& at) const {
-    return at.load(x) * Batch<T>(rstd);
+    return at.load(x) * Batch<T>(rroot);
   }
 };
 
 template <class T>
-RmsNormRow<T> wide_rms_norm_row(const T* x, Index length, double eps) {
+RootNormRow<T> wide_root_norm_row(const T* x, Index length, const RootNorm& norm) {
   long double squares = 0;
   for (Index i = 0; i < length; ++i) squares += static_cast<long double>(x[i]) * x[i];
-  return {x, static_cast<T>(1 / std::sqrt(squares / length + eps))};
+  const long double square = squares / norm.count + norm.eps;
+  return {x, static_cast<T>(square == 0 ? norm.zero_row : 1 / std::sqrt(square))};
 }
 
 template <class T>
-RmsNormRow<T> rms_norm_row(const T* x, Index length, double eps) {
+RootNormRow<T> root_norm_row(const T* x, Index length, const RootNorm& norm) {
   const auto sums = row_sums<1, T>(length, [=](auto at) {
     const Batch<T> element = at.load(x);
     return Batches<T, 1>{element * element};
   });
-  const double mean_square = sums[0] / static_cast<double>(length);
-  if (!in_range<T>(mean_square + eps)) [[unlikely]]
-    return wide_rms_norm_row(x, length, eps);
-  return {x, static_cast<T>(1.0 / std::sqrt(mean_square + eps))};
+  const double square = sums[0] / norm.count;
+  if (!in_range<T>(square + norm.eps)) [[unlikely]]
+    return wide_root_norm_row(x, length, norm);
+  return {x, static_cast<T>(1.0 / std::sqrt(square + norm.eps))};
 }
 
 template <class T>
-void rms_norm_dx_row(const T* dy, const RmsNormRow<T>& row, const T* gamma, Index length, T* dx, bool add) {
+void root_norm_dx_row(const T* dy, const RootNormRow<T>& row, const T* gamma, Index length, double count, T* dx,
+                      bool add) {
   const auto sums =
       row_sums<1, T>(length, [=](auto at) { return Batches<T, 1>{at.load(gamma) * at.load(dy) * row.x_hat(at)}; });
-  const Batch<T> minus_mean_u_x_hat(-sums[0] / static_cast<T>(length)), rstd(row.rstd);
+  const Batch<T> minus_mean_u_x_hat(-sums[0] / static_cast<T>(count)), rroot(row.rroot);
   for_each_batch<T>(0, length, [=](auto at) {
     const Batch<T> u = at.load(gamma) * at.load(dy);
-    put(at, dx, xsimd::fma(row.x_hat(at), minus_mean_u_x_hat, u) * rstd, add);  // [RMS.2]
+    put(at, dx, xsimd::fma(row.x_hat(at), minus_mean_u_x_hat, u) * rroot, add);  // [RMS.2] [SN.2]
   });
 }
 
-// An absent gamma or beta, as a row of its neutral value.
+// scale [H]: gamma, or ScaleNorm's g for every element.
 template <class T>
-Tensor or_constant(const Tensor& parameter, Index length, T value) {
-  if (parameter.defined()) return parameter;
-  Tensor row = Tensor::uninitialized({length}, dtype_of<T>);
-  std::fill_n(row.output_data<T>(), length, value);
-  return row;
-}
-
-// Adds the terms of several rows to N rows of totals. A row's terms are a function of the place in the row.
-template <class T, std::size_t N, class... RowTerms>
-void add_rows(Rows<T> totals, const RowTerms&... terms) {
-  for_each_batch<T>(0, totals.length, [=](auto at) {
-    Batches<T, N> sums;
-    unrolled<N>([&](std::size_t n) { sums[n] = at.load(totals[static_cast<Index>(n)]); });
-    (add_to<T, N>(sums, terms(at)), ...);
-    unrolled<N>([&](std::size_t n) { at.store(totals[static_cast<Index>(n)], sums[n]); });
+void root_norm(const Tensor& x, const Tensor& scale, const RootNorm& norm, const Tensor& y, const Tensor& rroot) {
+  const Index length = x.row_length();
+  const Rows in = rows_of<T>(x), scales = rows_of<T>(scale);
+  const Rows out = output_rows<T>(y);
+  T* const rroots = rroot.output_data<T>();
+  for_each_row(x, [&](Index r) {
+    const RootNormRow<T> row = root_norm_row(in[r], length, norm);
+    rroots[r] = row.rroot;
+    for_each_batch<T>(0, length, [=, to = out[r], g = scales[0]](auto at) {
+      at.store(to, row.x_hat(at) * at.load(g));  // [RMS.1] [SN.1]
+    });
   });
 }
 
-// Column sums of N matrices that are never stored: results[n][k, :] is the sum over rows r of term n of row_terms(k,
-// r). The rows are cut into parts that follow from the shape alone, and the parts' sums are added in order.
-template <class T, std::size_t N, class RowTerms>
-void column_sums(Index rows, Index length, const std::array<Destination, N>& results, const RowTerms& row_terms) {
-  if (length == 0) return;
-  constexpr Index part_rows = 256, width = static_cast<Index>(N);
-  const Index parts = (rows + part_rows - 1) / part_rows;
-  const Index copies = results[0].tensor.size() / length;
-  const Tensor partial = Tensor::uninitialized({copies * parts * width, length}, dtype_of<T>);
-  const Rows<T> totals = output_rows<T>(partial);
-  parallel_for(copies * parts, grain_for(part_rows * length), [&](Index begin, Index end) {
-    for (Index part = begin; part < end; ++part) {
-      const Rows<T> own{totals[part * width], length};
-      std::fill_n(own.data, width * length, T(0));
-      const Index copy = part / parts;
-      Index r = part % parts * part_rows;
-      const Index last = std::min(rows, r + part_rows);
-      for (; r + 4 <= last; r += 4) {  // four rows share the loads and stores of the totals
-        add_rows<T, N>(own, row_terms(copy, r), row_terms(copy, r + 1), row_terms(copy, r + 2), row_terms(copy, r + 3));
-      }
-      for (; r < last; ++r) add_rows<T, N>(own, row_terms(copy, r));
-    }
+template <class T>
+void root_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& scale, const Tensor& rroot, double count,
+                  const Destination& dx) {
+  const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy), scales = rows_of<T>(scale);
+  const Rows out = output_rows<T>(dx.tensor);
+  const T* const rroots = rroot.data<T>();
+  for_each_row_of_copies(copies_of(x, dy), x, [&](Index i, Index r) {
+    root_norm_dx_row(cotangents[i], {in[r], rroots[r]}, scales[0], x.row_length(), count, out[i], dx.add);
   });
-  for (Index n = 0; n < width; ++n) {
-    const auto& [result, add] = results[static_cast<std::size_t>(n)];
-    for (Index copy = 0; copy < copies; ++copy) {
-      T* const row = result.template output_data<T>() + copy * length;
-      if (!add) std::fill_n(row, length, T(0));
-      for (Index part = copy * parts; part < (copy + 1) * parts; ++part) {
-        const T* const sums = totals[part * width + n];
-        for (Index j = 0; j < length; ++j) row[j] += sums[j];
-      }
-    }
-  }
+}
+
+// ScaleNorm's g as a row; 1 if it is absent.
+template <class T>
+Tensor gain_row(const Tensor& g, Index length) {
+  return constant_row(length, g.defined() ? *g.data<T>() : T(1));
 }
 
 }  // namespace
@@ -268,18 +262,7 @@ void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mea
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, const Tensor& y, const Tensor& rstd) {
   dispatch_wide("rms_norm", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Index length = x.row_length();
-    const Tensor scale = or_constant(gamma, length, T(1));
-    const Rows in = rows_of<T>(x), scales = rows_of<T>(scale);
-    const Rows out = output_rows<T>(y);
-    T* const rstds = rstd.output_data<T>();
-    for_each_row(x, [&](Index r) {
-      const RmsNormRow<T> row = rms_norm_row(in[r], length, eps);
-      rstds[r] = row.rstd;
-      for_each_batch<T>(0, length, [=, to = out[r], g = scales[0]](auto at) {
-        at.store(to, row.x_hat(at) * at.load(g));  // [RMS.1]
-      });
-    });
+    root_norm<T>(x, or_constant(gamma, x.row_length(), T(1)), rms_norm_of(x, eps), y, rstd);
   });
 }
 
@@ -288,13 +271,7 @@ void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const T
   dispatch_wide("rms_norm_dx", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Index length = x.row_length();
-    const Tensor scale = or_constant(gamma, length, T(1));
-    const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy), scales = rows_of<T>(scale);
-    const Rows out = output_rows<T>(dx.tensor);
-    const T* const rstds = rstd.data<T>();
-    for_each_row_of_copies(copies_of(x, dy), x, [&](Index i, Index r) {
-      rms_norm_dx_row(cotangents[i], {in[r], rstds[r]}, scales[0], length, out[i], dx.add);
-    });
+    root_norm_dx<T>(dy, x, or_constant(gamma, length, T(1)), rstd, static_cast<double>(length), dx);
   });
 }
 
@@ -306,9 +283,39 @@ void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, cons
     const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
     const T* const rstds = rstd.data<T>();
     column_sums<T, 1>(rows, length, {dgamma}, [&](Index copy, Index r) {
-      return [g = cotangents[copy * rows + r], row = RmsNormRow<T>{in[r], rstds[r]}](auto at) {
+      return [g = cotangents[copy * rows + r], row = RootNormRow<T>{in[r], rstds[r]}](auto at) {
         return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [RMS.3]
       };
+    });
+  });
+}
+
+void scale_norm(const Tensor& x, const Tensor& g, double eps, const Tensor& y, const Tensor& rnorm) {
+  dispatch_wide("scale_norm", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    root_norm<T>(x, gain_row<T>(g, x.row_length()), scale_norm_of(eps), y, rnorm);
+  });
+}
+
+void scale_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& g, const Tensor& rnorm, const Destination& dx) {
+  if (!dx.wanted()) return;
+  dispatch_wide("scale_norm_dx", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    root_norm_dx<T>(dy, x, gain_row<T>(g, x.row_length()), rnorm, 1.0, dx);
+  });
+}
+
+void scale_norm_dg(const Tensor& dy, const Tensor& x, const Tensor& rnorm, const Destination& dg) {
+  if (!dg.wanted()) return;
+  dispatch_wide("scale_norm_dg", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
+    const T* const rnorms = rnorm.data<T>();
+    copy_sums<T>(copies_of(x, dy), x, dg, [&](Index i, Index r) {
+      const RootNormRow<T> row{in[r], rnorms[r]};
+      return row_sums<1, T>(x.row_length(), [=, g = cotangents[i]](auto at) {
+        return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [SN.3]
+      })[0];
     });
   });
 }

@@ -1,23 +1,9 @@
-#include <doctest/doctest.h>
-
-#include <cmath>
 #include <limits>
 
-#include <jnorm/autograd/gradcheck.hpp>
-#include <jnorm/core/random.hpp>
-
-#include "support/close.hpp"
+#include "autograd/norm_check.hpp"
 
 using namespace jnorm;
-
-namespace {
-
-Tensor random(const Shape& shape, std::uint64_t seed) {
-  Rng rng(seed);
-  return randn(shape, rng, DType::float64);
-}
-
-}  // namespace
+using namespace jnorm::test;
 
 TEST_CASE("layer_norm: the gradient of beta is the cotangent, and its derivative by it the identity") {
   for (const bool has_gamma : {false, true}) {
@@ -33,27 +19,8 @@ TEST_CASE("layer_norm: the gradient of beta is the cotangent, and its derivative
 }
 
 TEST_CASE("layer_norm: its recorded gradient is differentiated by inputs and cotangent, with and without parameters") {
-  for (const bool has_gamma : {false, true}) {
-    for (const bool has_beta : {false, true}) {
-      // The gradients of <dy, LN(x)>, as a function of dy, x and the parameters that are there.
-      const auto gradients = [&](std::span<const Var> inputs) {
-        const Var gamma = has_gamma ? inputs[2] : Var();
-        const Var beta = has_beta ? inputs[has_gamma ? 3 : 2] : Var();
-        const Var y = layer_norm(inputs[1], gamma, beta);
-        Var total;
-        for (const Var& gradient : y.tape().recorded_gradients(y, inputs.subspan(1), inputs[0])) {
-          const Var term = sum(gradient * random(gradient.shape(), 9));
-          total = total.defined() ? total + term : term;
-        }
-        return total;
-      };
-      std::vector<Tensor> inputs{random({2, 4}, 1), random({2, 4}, 2)};
-      if (has_gamma) inputs.push_back(random({4}, 3));
-      if (has_beta) inputs.push_back(random({4}, 4));
-      const GradientReport report = check_gradients(gradients, inputs);
-      CHECK_MESSAGE(report.passed(), to_string(report));
-    }
-  }
+  check_recorded_gradients([](const Var& x, const Var& gamma, const Var& beta) { return layer_norm(x, gamma, beta); },
+                           {2, 4}, {4});
 }
 
 TEST_CASE("layer_norm: a transposed value and its copy give the same, gradient too") {
@@ -96,4 +63,9 @@ TEST_CASE("layer_norm: rows without elements have empty gradients") {
   CHECK(x.gradient().shape() == Shape{4, 0});
   CHECK(gamma.gradient().shape() == Shape{0});
   CHECK(beta.gradient().shape() == Shape{0});
+}
+
+TEST_CASE("layer_norm and rms_norm: the cotangent is not written") {
+  check_cotangent_untouched([](const Var& x) { return layer_norm(x); }, {3, 5});
+  check_cotangent_untouched([](const Var& x) { return rms_norm(x); }, {3, 5});
 }

@@ -72,11 +72,37 @@ TEST_CASE("operations: several cotangents or tangents at once are so many sweeps
 TEST_CASE("operations: the catalogue knows every operation") {
   std::set<std::string> names;
   for (const OperationCase& operation : operation_cases(1)) names.insert(operation.operation);
-  for (const char* name :
-       {"add",        "subtract",  "multiply", "divide",         "affine",        "reshape",   "broadcast",
-        "permute",    "sum",       "mean",     "matmul",         "linear",        "embedding", "relu",
-        "gelu",       "gelu_tanh", "softmax",  "log_softmax",    "cross_entropy", "attention", "causal_attention",
-        "layer_norm", "rms_norm",  "select",   "sampled_matmul", "masked_matmul"}) {
+  for (const char* name : {"add",
+                           "subtract",
+                           "multiply",
+                           "divide",
+                           "affine",
+                           "reshape",
+                           "broadcast",
+                           "permute",
+                           "sum",
+                           "mean",
+                           "matmul",
+                           "linear",
+                           "embedding",
+                           "relu",
+                           "gelu",
+                           "gelu_tanh",
+                           "softmax",
+                           "log_softmax",
+                           "cross_entropy",
+                           "attention",
+                           "causal_attention",
+                           "layer_norm",
+                           "rms_norm",
+                           "scale_norm",
+                           "dynamic_tanh",
+                           "group_norm",
+                           "batch_norm",
+                           "batch_norm_evaluation",
+                           "select",
+                           "sampled_matmul",
+                           "masked_matmul"}) {
     CHECK_MESSAGE(names.count(name) == 1, name);
   }
 }
