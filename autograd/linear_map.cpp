@@ -2,36 +2,13 @@
 
 #include <algorithm>
 
+#include <jnorm/autograd/dense_jacobian.hpp>
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/linear_algebra.hpp>
 #include <jnorm/core/matrix_measures.hpp>
 #include <jnorm/core/operations.hpp>
 
 namespace jnorm {
-
-namespace {
-
-constexpr Index kCotangentsAtOnce = 32;
-
-// e_first, e_first+1, ... shaped like y: [count, ...].
-Tensor one_hot_cotangents(const Tensor& y, Index first, Index count) {
-  Tensor cotangents = zeros({count, y.size()}, y.dtype(), y.device());
-  dispatch_floating("jacobian", y.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* const entries = cotangents.output_data<T>();
-    for (Index k = 0; k < count; ++k) entries[row_major_offset(k, y.size(), first + k)] = static_cast<T>(1.0F);
-  });
-  return cotangents.reshape(y.shape().with_leading(count));
-}
-
-void copy_rows(const Tensor& rows, const Tensor& matrix, Index first) {
-  dispatch_floating("jacobian", matrix.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    std::copy_n(rows.data<T>(), rows.size(), matrix.output_data<T>() + first * matrix.dim(1));
-  });
-}
-
-}  // namespace
 
 LinearMap linearize(const Var& to, const Var& from, SourceLine line) {
   expect(to.defined() && from.defined(), line, "linearize: got a Var that was never recorded");
@@ -53,12 +30,7 @@ Tensor LinearMap::apply_transposed(const Tensor& cotangent) const {
 
 const Tensor& LinearMap::dense() const {
   if (dense_.defined()) return dense_;
-  Tensor matrix = Tensor::uninitialized({rows(), columns()}, from_.dtype(), from_.value().device());
-  for (Index first = 0; first < rows(); first += kCotangentsAtOnce) {
-    const Index count = std::min(kCotangentsAtOnce, rows() - first);
-    copy_rows(apply_transposed(one_hot_cotangents(to_.value(), first, count)), matrix, first);
-  }
-  return dense_ = matrix;
+  return dense_ = dense_jacobian(to_, from_, line_);
 }
 
 void LinearMap::expect_square(const char* measure) const {

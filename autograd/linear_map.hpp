@@ -19,8 +19,9 @@ class LinearMap {
   Tensor apply(const Tensor& tangent) const;
   Tensor apply_transposed(const Tensor& cotangent) const;
 
-  // The matrix [rows, columns]. Its rows come from reverse sweeps with 32 one-hot cotangents each. It is computed when
-  // it is first needed and kept, by this map and its later copies; every measure below needs it.
+  // The matrix [rows, columns]. Its rows come from reverse sweeps with 32 one-hot cotangents each, on all threads; a
+  // sweep carries the live rows of its cotangents alone. The matrix is computed when it is first needed and kept, by
+  // this map and its later copies.
   const Tensor& dense() const;
 
   double frobenius_norm() const;

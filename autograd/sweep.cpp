@@ -24,16 +24,26 @@ void add_to(Tensor& total, Tensor contribution) {
   total.device().kernels().accumulate(contribution, 1.0, total);
 }
 
+// The cotangents [K, own, length] with zeros in the other rows of `rows`.
+Tensor widened(Tensor cotangents, RowRange own, RowRange rows, Index length) {
+  if (own == rows) return cotangents;
+  const Index copies = cotangents.dim(0);
+  Tensor wide = zeros({copies, rows.count(), length}, cotangents.dtype(), cotangents.device());
+  wide.device().kernels().copy_block(cotangents,
+                                     {.count = copies,
+                                      .length = own.count() * length,
+                                      .from_stride = own.count() * length,
+                                      .to = (own.begin - rows.begin) * length,
+                                      .to_stride = rows.count() * length},
+                                     wide);
+  return wide;
+}
+
 }  // namespace
 
 Sweep::Sweep(Tape& tape, NodeIndex to, std::span<const NodeIndex> sources, const char* what, SourceLine line)
     : tape_(tape), to_(to), what_(what), line_(line) {
-  if (tape.idle_sweep_memory_.empty()) {
-    memory_ = std::make_unique<Tape::SweepMemory>();
-  } else {
-    memory_ = std::move(tape.idle_sweep_memory_.back());
-    tape.idle_sweep_memory_.pop_back();
-  }
+  memory_ = tape.begin_sweep();
   if (!sources.empty()) first_ = std::min(to, *std::min_element(sources.begin(), sources.end()));
   memory_->live.assign(to_ - first_ + 1, 0);
   if (memory_->slots.size() < memory_->live.size()) memory_->slots.resize(memory_->live.size());
@@ -42,15 +52,13 @@ Sweep::Sweep(Tape& tape, NodeIndex to, std::span<const NodeIndex> sources, const
   } else {
     mark_between(sources);
   }
-  ++tape.sweeps_under_way_;
 }
 
 Sweep::~Sweep() {
-  --tape_.sweeps_under_way_;
   for (std::size_t i = 0; i < memory_->live.size(); ++i) {
     if (memory_->live[i] != 0) memory_->slots[i] = Tensor();
   }
-  tape_.idle_sweep_memory_.push_back(std::move(memory_));
+  tape_.end_sweep(std::move(memory_));
 }
 
 void Sweep::mark_all_that_need_gradients() {
@@ -157,6 +165,54 @@ void Sweep::reverse(Tensor cotangent, Index copies, const std::function<void(Nod
   }
 }
 
+void Sweep::reverse_rows(Tensor cotangents, RowRange rows) {
+  if (!contains(to_)) return;
+  if (memory_->rows.size() < memory_->live.size()) memory_->rows.resize(memory_->live.size());
+  const Index copies = cotangents.dim(0);
+  add_rows(to_, rows, std::move(cotangents));
+  for (NodeIndex i = to_ + 1; i-- > first_;) {
+    if ((flags(i) & kLive) == 0 || !slot(i).defined()) continue;
+    const Node& node = tape_.node(i);
+    if (node.operation == nullptr || !any_input_live(node)) continue;
+    const RowRange live = this->rows(i);
+    const RowWindows windows(tape_, node, live);
+    const bool stays = (flags(i) & kSource) != 0;
+    Tensor dy = widened(stays ? slot(i) : std::move(slot(i)), live, windows.output_rows(), node.value.row_length());
+    dy = dy.reshape(windows.output_shape().with_leading(copies));
+    Pullback back(*this, i, dy, copies, &windows);
+    node.operation->vjp(back);
+    back.finish();
+  }
+}
+
+void Sweep::add_rows(NodeIndex index, RowRange rows, Tensor cotangents) {
+  Tensor& total = slot(index);
+  RowRange& total_rows = this->rows(index);
+  if (!total.defined()) {
+    total = std::move(cotangents);
+    total_rows = rows;
+    return;
+  }
+  const RowRange both = hull(total_rows, rows);
+  if (rows == both && total_rows != both) {  // the fewer rows are added to the more
+    std::swap(total, cotangents);
+    std::swap(total_rows, rows);
+  }
+  const Index length = tape_.node(index).value.row_length();
+  total = widened(std::move(total), total_rows, both, length);
+  total_rows = both;
+  if (rows == both) return add_to(total, std::move(cotangents));
+  if (!total.unique()) total = total.clone();
+  total.device().kernels().copy_block(cotangents,
+                                      {.count = cotangents.dim(0),
+                                       .length = rows.count() * length,
+                                       .from_stride = rows.count() * length,
+                                       .to = (rows.begin - both.begin) * length,
+                                       .to_stride = both.count() * length,
+                                       .add = true},
+                                      total);
+}
+
 void Sweep::forward(Index copies) {
   for (NodeIndex i = first_; i <= to_; ++i) {
     const Node& node = tape_.node(i);
@@ -167,18 +223,29 @@ void Sweep::forward(Index copies) {
   }
 }
 
-void Pullback::give(std::size_t i, Tensor gradient) { add_to(sweep_.slot(node_.inputs[i]), std::move(gradient)); }
+void Pullback::give(std::size_t i, Tensor gradient) {
+  const NodeIndex input = node_.inputs[i];
+  if (windows_ != nullptr) return sweep_.add_rows(input, windows_->input_rows(i), std::move(gradient));
+  add_to(sweep_.slot(input), std::move(gradient));
+}
 
 Destination Pullback::into(std::size_t i) {
   if (!wants(i)) return {};
-  Tensor& slot = stands_before(i) ? aside_[i] : sweep_.slot(node_.inputs[i]);
+  const bool aside = stands_before(i) || (windows_ != nullptr && holds_other_rows(i));
+  Tensor& slot = aside ? aside_[i] : sweep_.slot(node_.inputs[i]);
   if (!slot.defined()) {
     const Tensor& primal = input(i);
     slot = Tensor::uninitialized(shaped(primal.shape()), primal.dtype(), primal.device());
+    if (windows_ != nullptr && !aside) sweep_.rows(node_.inputs[i]) = windows_->input_rows(i);
     return {slot, false};
   }
   if (!slot.unique()) slot = slot.clone();
-  return {slot, true};
+  return {windows_ == nullptr ? slot : slot.reshape(shaped(input(i).shape())), true};
+}
+
+bool Pullback::holds_other_rows(std::size_t i) const {
+  const NodeIndex input = node_.inputs[i];
+  return sweep_.slot(input).defined() && sweep_.rows(input) != windows_->input_rows(i);
 }
 
 bool Pullback::stands_before(std::size_t i) const {
@@ -187,7 +254,7 @@ bool Pullback::stands_before(std::size_t i) const {
 }
 
 void Pullback::finish() {
-  for (std::size_t i = 1; i < node_.input_count; ++i) {
+  for (std::size_t i = 0; i < node_.input_count; ++i) {
     if (aside_[i].defined()) give(i, std::move(aside_[i]));
   }
 }

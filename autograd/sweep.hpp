@@ -6,13 +6,14 @@
 #include <span>
 #include <vector>
 
+#include <jnorm/autograd/row_windows.hpp>
 #include <jnorm/autograd/tape.hpp>
 
 namespace jnorm {
 
 // The part of a tape that a sweep visits: the nodes that lead from the sources to `to`. Without sources: all that need
 // a gradient. Holds one slot a node for the cotangents or tangents; slots live here and not in the nodes, so that
-// several sweeps can share a tape.
+// several sweeps can share a tape, in several threads too.
 class Sweep {
  public:
   Sweep(Tape& tape, NodeIndex to, std::span<const NodeIndex> sources, const char* what, SourceLine line);
@@ -32,6 +33,12 @@ class Sweep {
   // `observe` may be empty; it is called for each node whose cotangent is complete.
   void reverse(Tensor cotangent, Index copies, const std::function<void(NodeIndex, const Tensor&)>& observe,
                bool free_values);
+  // The same for cotangents that are zero outside of some rows, [K, rows, H], of which only the live rows are carried.
+  // Afterwards a source's slot holds the rows that rows() says; its gradient is zero in the others.
+  void reverse_rows(Tensor cotangents, RowRange rows);
+  RowRange& rows(NodeIndex index) { return memory_->rows[index - first_]; }
+  // Adds to a slot that may hold other rows.
+  void add_rows(NodeIndex index, RowRange rows, Tensor cotangents);
   // Carries the tangents that the caller put into slots forwards, up to `to`'s slot.
   void forward(Index copies);
 
@@ -55,14 +62,19 @@ class Sweep {
 // One operation's part of a reverse sweep.
 class Pullback {
  public:
-  Pullback(Sweep& sweep, NodeIndex index, const Tensor& cotangent, Index copies)
-      : sweep_(sweep), node_(sweep.tape().node(index)), cotangent_(cotangent), copies_(copies) {}
+  // With windows, the recorded values are cut to the rows of the cotangent.
+  Pullback(Sweep& sweep, NodeIndex index, const Tensor& cotangent, Index copies, const RowWindows* windows = nullptr)
+      : sweep_(sweep), node_(sweep.tape().node(index)), cotangent_(cotangent), copies_(copies), windows_(windows) {}
 
   const Tensor& cotangent() const { return cotangent_; }
   Index copies() const { return copies_; }  // K, or 0 if the cotangent has no leading axis
-  const Tensor& input(std::size_t i) const { return sweep_.tape().node(node_.inputs[i]).value; }
-  const Tensor& output() const { return node_.value; }
-  const Tensor& saved(std::size_t i) const { return sweep_.tape().saved(node_)[i]; }
+  const Tensor& input(std::size_t i) const {
+    return windows_ == nullptr ? sweep_.tape().node(node_.inputs[i]).value : windows_->input(i);
+  }
+  const Tensor& output() const { return windows_ == nullptr ? node_.value : windows_->output(); }
+  const Tensor& saved(std::size_t i) const {
+    return windows_ == nullptr ? sweep_.tape().saved(node_)[i] : windows_->saved(i);
+  }
   bool has_input(std::size_t i) const { return i < node_.input_count; }
 
   bool wants(std::size_t i) const { return i < node_.input_count && sweep_.contains(node_.inputs[i]); }
@@ -75,18 +87,20 @@ class Pullback {
   void give(std::size_t i, Tensor gradient);
   // Where a kernel shall leave the gradient of input i: unwanted, overwritten, or added to.
   Destination into(std::size_t i);
-  // Adds what the kernels left aside for inputs that stand twice in the operation. Called after vjp.
+  // Adds what the kernels left aside. Called after vjp.
   void finish();
 
  private:
   bool stands_before(std::size_t i) const;
+  bool holds_other_rows(std::size_t i) const;
 
   Sweep& sweep_;
   const Node& node_;
   const Tensor& cotangent_;
   Index copies_;
+  const RowWindows* windows_;
   // Of an input that stands twice (attention of x, x, x), the later gradients: a kernel that fills two destinations at
-  // once must not get one buffer for both.
+  // once must not get one buffer for both. And those of an input whose slot holds other rows.
   std::array<Tensor, Node::kMaxInputs> aside_;
 };
 

@@ -273,6 +273,21 @@ void Tape::forget() {
   calls_.clear();
 }
 
+std::unique_ptr<Tape::SweepMemory> Tape::begin_sweep() {
+  ++sweeps_under_way_;
+  const std::lock_guard lock(idle_sweep_memory_mutex_);
+  if (idle_sweep_memory_.empty()) return std::make_unique<SweepMemory>();
+  std::unique_ptr<SweepMemory> memory = std::move(idle_sweep_memory_.back());
+  idle_sweep_memory_.pop_back();
+  return memory;
+}
+
+void Tape::end_sweep(std::unique_ptr<SweepMemory> memory) {
+  --sweeps_under_way_;
+  const std::lock_guard lock(idle_sweep_memory_mutex_);
+  idle_sweep_memory_.push_back(std::move(memory));
+}
+
 void Tape::expect_no_sweep(const char* call, const char* what, SourceLine line) const {
   if (sweeps_under_way_ == 0) return;
   fail(ErrorKind::state, "{}: it can't {} while a sweep of this tape is under way; wait until it is done (at {})", call,

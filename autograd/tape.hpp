@@ -1,7 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include <jnorm/autograd/node.hpp>
 #include <jnorm/autograd/operation.hpp>
 #include <jnorm/autograd/parameter.hpp>
+#include <jnorm/autograd/row_range.hpp>
 #include <jnorm/autograd/var.hpp>
 
 namespace jnorm {
@@ -35,8 +38,10 @@ struct ModuleCall {
 // A tape: an append-only list of operations in the order in which they were recorded, which is a topological order. A
 // reverse sweep is a loop from the end; a forward sweep pushes tangents from the start; both run between any two nodes.
 //
-// Recording is explicit (no global state), and one tape belongs to one thread at a time. reset() forgets the nodes and
-// keeps the memory, so that a training loop allocates nothing in its steady state.
+// Recording is explicit (no global state), and one tape belongs to one thread at a time: with one exception. While
+// nothing is recorded, reset or freed, any number of threads may call what only reads the tape: gradients,
+// push_forward, jacobian and linear maps. reset() forgets the nodes and keeps the memory, so that a training loop
+// allocates nothing in its steady state.
 class Tape {
  public:
   Tape();
@@ -172,9 +177,13 @@ class Tape {
   struct SweepMemory {
     std::vector<std::uint8_t> live;
     std::vector<Tensor> slots;
+    std::vector<RowRange> rows;  // of the slots, where sweeps keep to rows
   };
+  std::unique_ptr<SweepMemory> begin_sweep();
+  void end_sweep(std::unique_ptr<SweepMemory> memory);
+  std::mutex idle_sweep_memory_mutex_;
   std::vector<std::unique_ptr<SweepMemory>> idle_sweep_memory_;
-  int sweeps_under_way_ = 0;
+  std::atomic<int> sweeps_under_way_{0};
 };
 
 // Names what is recorded while it lives: the path of the enclosing scopes, joined by dots.

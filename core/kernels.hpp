@@ -82,6 +82,13 @@ struct AdamStep {
   double bias_correction1, bias_correction2;
   bool coupled;
 };
+// Element [i, j] of a block goes from x[from + i from_stride + j] to y[to + i to_stride + j], or is added to it.
+struct BlockCopy {
+  Index count = 0, length = 0;  // i < count, j < length
+  Index from = 0, from_stride = 0;
+  Index to = 0, to_stride = 0;
+  bool add = false;
+};
 struct SgdStep {
   double learning_rate, momentum, weight_decay;
 };
@@ -109,6 +116,9 @@ struct Kernels {
   // y = sum of x over the axes where keep[i] is false; y holds the kept axes in order.
   Kernel<"sum", const Tensor& /*x*/, std::uint32_t /*kept axes, one bit each*/, const Tensor& /*y*/> sum;
   Kernel<"permute", const Tensor& /*x*/, const int* /*axes: y's axis i is x's axes[i]*/, const Tensor& /*y*/> permute;
+
+  // Copies or adds a block of one tensor's elements into another's; the rest of y stays. The blocks lie within both.
+  Kernel<"copy_block", const Tensor& /*x*/, const BlockCopy&, const Tensor& /*y*/> copy_block;
 
   // Linear algebra. The last two axes are matrices, the others batches; the operand with fewer batches repeats.
   Kernel<"matmul", const Tensor& /*a*/, bool /*transpose a*/, const Tensor& /*b*/, bool /*transpose b*/,

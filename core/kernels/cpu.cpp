@@ -27,6 +27,7 @@ constexpr Kernels kCpuKernels{
     .broadcast = cpu::broadcast,
     .sum = widened<cpu::sum, Writes<2>>,
     .permute = cpu::permute,
+    .copy_block = cpu::copy_block,
     .matmul = widened<cpu::matmul>,
     .linear = widened<cpu::linear, Writes<3>>,
     .column_sum = widened<cpu::column_sum>,

@@ -22,6 +22,7 @@ void activation_dx(Activation op, const Tensor& dy, const Tensor& x, const Desti
 void broadcast(const Tensor& x, const Tensor& y);
 void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
 void permute(const Tensor& x, const int* axes, const Tensor& y);
+void copy_block(const Tensor& x, const BlockCopy& block, const Tensor& y);
 
 // matmul.cpp
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Destination& y);

@@ -108,4 +108,25 @@ void permute(const Tensor& x, const int* axes, const Tensor& y) {
   });
 }
 
+void copy_block(const Tensor& x, const BlockCopy& block, const Tensor& y) {
+  dispatch_any("copy_block", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const in = x.data<T>() + block.from;
+    T* const out = y.output_data<T>() + block.to;
+    for (Index i = 0; i < block.count; ++i) {
+      const T* const source = in + i * block.from_stride;
+      T* const target = out + i * block.to_stride;
+      if (!block.add) {
+        std::copy_n(source, block.length, target);
+      } else if constexpr (std::is_arithmetic_v<T>) {
+        for (Index j = 0; j < block.length; ++j) target[j] += source[j];
+      } else {
+        for (Index j = 0; j < block.length; ++j) {
+          target[j] = T(static_cast<float>(target[j]) + static_cast<float>(source[j]));
+        }
+      }
+    }
+  });
+}
+
 }  // namespace jnorm::cpu
