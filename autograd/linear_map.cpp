@@ -51,16 +51,60 @@ double LinearMap::distance_to_identity() const {
   return identity_distance(dense());
 }
 
+MatrixFree LinearMap::matrix_free() const {
+  // [K, n] -> [K, ...] in the recording's dtype, and back.
+  const auto shaped = [](const Tensor& flat, const Var& like) {
+    return flat.to(like.dtype()).reshape(like.shape().with_leading(flat.dim(0)));
+  };
+  const auto flat = [](const Tensor& several) {
+    const Index count = several.dim(0);
+    return several.reshape({count, count == 0 ? 0 : several.size() / count}).to(DType::float64);
+  };
+  const LinearMap map = *this;
+  return {.rows = rows(),
+          .columns = columns(),
+          .apply = [=](const Tensor& v) { return flat(map.apply(shaped(v, map.from_))); },
+          .apply_transposed = [=](const Tensor& u) { return flat(map.apply_transposed(shaped(u, map.to_))); }};
+}
+
+// The decomposition of a matrix costs the cube of its size, and Lanczos some tens of sweeps for each value.
+bool LinearMap::is_cheaper_dense(Index count) const {
+  return dense_.defined() || std::min(rows(), columns()) <= std::max<Index>(256, 64 * count);
+}
+
 Tensor LinearMap::singular_values(Index count) const {
   const Index all = std::min(rows(), columns());
   expect(count >= -1 && count <= all, line_, "LinearMap::singular_values: there are {}, but {} were asked for", all,
          count);
-  Tensor values = jnorm::singular_values(dense().to(DType::float64));
-  if (count == -1 || count == all) return values;
+  if (count == -1) count = all;
+  if (!is_cheaper_dense(count)) return lanczos_singular_values(matrix_free(), count);
+  const Tensor values = jnorm::singular_values(dense().to(DType::float64));
+  if (count == all) return values;
   return tensor({count}, std::span<const double>(values.values()).first(static_cast<std::size_t>(count)),
                 DType::float64);
 }
 
-double LinearMap::spectral_norm() const { return std::min(rows(), columns()) == 0 ? 0.0 : singular_values(1).item(); }
+double LinearMap::spectral_norm(const PowerIteration& options) const {
+  if (std::min(rows(), columns()) == 0) return 0.0;
+  if (is_cheaper_dense(1)) return singular_values(1).item();
+  const SpectralNorm norm = power_iteration(matrix_free(), options);
+  return norm.converged ? norm.value : singular_values(1).item();
+}
+
+double LinearMap::log_volume() const { return jnorm::log_volume(singular_values()); }
+
+Estimate LinearMap::estimate_trace(Index samples, Rng& rng) const {
+  expect_square("estimate_trace");
+  return jnorm::estimate_trace(matrix_free(), samples, rng);
+}
+
+Estimate LinearMap::estimate_frobenius_norm(Index samples, Rng& rng) const {
+  return jnorm::estimate_frobenius_norm(matrix_free(), samples, rng);
+}
+
+Estimate LinearMap::estimate_distance_to_identity(Index samples, Rng& rng) const {
+  expect_square("estimate_distance_to_identity");
+  return jnorm::estimate_distance_to_identity(matrix_free(), samples, rng);
+}
 
 }  // namespace jnorm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <jnorm/autograd/matrix_free.hpp>
 #include <jnorm/autograd/tape.hpp>
 
 namespace jnorm {
@@ -29,14 +30,27 @@ class LinearMap {
   double trace() const;
   double distance_to_identity() const;  // ||J - I||_F / sqrt(N)
 
-  // The `count` largest in descending order, in float64; by default all min(rows, columns) of them.
+  // The `count` largest in descending order, in float64; by default all min(rows, columns) of them. A few of a large
+  // map's come from Lanczos, to 1e-10 of the largest, if the matrix isn't there yet.
   Tensor singular_values(Index count = -1) const;
-  double spectral_norm() const;  // the largest
+  // The largest singular value. A large map's comes from power iteration, and from Lanczos where that is too slow.
+  double spectral_norm(const PowerIteration& options = {}) const;
+  // The sum of the logarithms of all singular values: of how much the map blows up volume. -inf if one of them is 0.
+  double log_volume() const;
+
+  // The same numbers from products with `samples` random vectors, with error bars, however large the map.
+  Estimate estimate_trace(Index samples, Rng& rng) const;
+  Estimate estimate_frobenius_norm(Index samples, Rng& rng) const;
+  Estimate estimate_distance_to_identity(Index samples, Rng& rng) const;
+
+  // The map on flat float64 vectors, for algorithms that need its products only. It refers to the tape, too.
+  MatrixFree matrix_free() const;
 
  private:
   friend LinearMap linearize(const Var& to, const Var& from, SourceLine line);
   LinearMap(const Var& to, const Var& from, SourceLine line) : to_(to), from_(from), line_(line) {}
   void expect_square(const char* measure) const;
+  bool is_cheaper_dense(Index count) const;
 
   Var to_;
   Var from_;

@@ -66,6 +66,12 @@ double effective_rank(const Tensor& singular_values) {
   return squares * squares / fourth_powers;
 }
 
+double log_volume(const Tensor& singular_values) {
+  double sum = 0.0;
+  for (const double s : singular_values.values()) sum += std::log(s);
+  return sum;
+}
+
 double median(const Tensor& values) {
   expect(values.size() > 0, "median: there are no values");
   std::vector<double> sorted = values.values();

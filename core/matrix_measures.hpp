@@ -17,6 +17,9 @@ double relative_distance(const Tensor& a, const Tensor& b);
 // outweighs the rest. 0 if there are none or all are 0.
 double effective_rank(const Tensor& singular_values);
 
+// The sum of log s over the singular values s; -inf if one of them is 0, and 0 if there are none.
+double log_volume(const Tensor& singular_values);
+
 // The middle value; of an even number the mean of the two in the middle. Throws Error(argument) if there are none.
 double median(const Tensor& values);
 

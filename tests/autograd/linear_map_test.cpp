@@ -141,7 +141,44 @@ TEST_CASE("linearize: a trace and a distance from the identity are for square ma
   CHECK_THROWS_WITH_AS(J.trace(),
                        Contains("only a square map has one, but this takes [3] with 3 elements to [] with 1"), Error);
   CHECK_THROWS_AS(J.distance_to_identity(), Error);
+  Rng rng(1);
+  CHECK_THROWS_WITH_AS(J.estimate_trace(8, rng), Contains("only a square map has one"), Error);
+  CHECK_THROWS_AS(J.estimate_distance_to_identity(8, rng), Error);
   CHECK_THROWS_WITH_AS(J.singular_values(2), Contains("there are 1, but 2 were asked for"), Error);
+}
+
+TEST_CASE("linearize: a few singular values of a large map, without its matrix, are those of the matrix") {
+  Tape tape;
+  const Var x = tape.variable(random({1, 48, 6}, 7));
+  const Var y = small_block(x);  // N = 288
+  const Tensor few = linearize(y, x).singular_values(3);
+  const LinearMap J = linearize(y, x);
+  J.dense();
+  const Tensor right = J.singular_values(3);
+  CHECK(relative_distance(few, right) < 1e-10);
+  CHECK(linearize(y, x).spectral_norm() == Approx(right.at({0})).epsilon(1e-8));
+  CHECK(linearize(y, x).spectral_norm({.most_iterations = 1}) == Approx(right.at({0})).epsilon(1e-10));
+}
+
+TEST_CASE("linearize: estimates of trace, norm and distance from the identity hold the truth") {
+  Tape tape;
+  const Var x = tape.variable(random({2, 4, 6}, 8));
+  const LinearMap J = linearize(small_block(x), x);
+  Rng rng(1);
+  const auto check = [](const Estimate& estimate, double truth) {
+    CHECK(estimate.samples == 400);
+    CHECK(std::abs(estimate.value - truth) < 4 * estimate.standard_error);
+    CHECK(estimate.standard_error < 0.05 * truth);
+  };
+  check(J.estimate_trace(400, rng), J.trace());
+  check(J.estimate_frobenius_norm(400, rng), J.frobenius_norm());
+  check(J.estimate_distance_to_identity(400, rng), J.distance_to_identity());
+}
+
+TEST_CASE("linearize: the log-volume of a diagonal map") {
+  Tape tape;
+  const Var x = tape.variable(row({0, 0, 0}));
+  CHECK(linearize(x * row({3, -4, 0.5}), x).log_volume() == Approx(1.791759469228055));
 }
 
 TEST_CASE("linearize: an empty map has no singular values and no length") {

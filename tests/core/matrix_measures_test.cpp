@@ -48,3 +48,10 @@ TEST_CASE("median: the middle value, or the mean of the two in the middle") {
   CHECK(median(tensor({4, 1, 3, 2})) == 2.5);
   CHECK_THROWS_WITH_AS(median(zeros({0})), Contains("there are no values"), Error);
 }
+
+TEST_CASE("log_volume: the sum of the logarithms, -inf with a zero, 0 of nothing") {
+  CHECK(log_volume(tensor({4, 0.5, 0.5}, DType::float64)) == doctest::Approx(0.0));
+  CHECK(log_volume(tensor({2, 3}, DType::float64)) == doctest::Approx(1.791759469228055));
+  CHECK(log_volume(tensor({2, 0}, DType::float64)) == -std::numeric_limits<double>::infinity());
+  CHECK(log_volume(zeros({0}, DType::float64)) == 0.0);
+}
