@@ -2,11 +2,12 @@
 
 import json
 import sys
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from timing import seconds
 
 
 class Block(nn.Module):
@@ -93,26 +94,22 @@ def multiplication_chain(length):
     return step
 
 
-def seconds(step):
-    """The median of repeated runs, each of at least 20 ms."""
-    step()
-    step()
-    begin = time.perf_counter()
-    step()
-    once = time.perf_counter() - begin
-    count = max(1, int(0.02 / max(once, 1e-7)))
-    times = []
-    while len(times) < 5 or (len(times) < 50 and sum(times) * count < 0.5):
-        begin = time.perf_counter()
-        for _ in range(count):
-            step()
-        times.append((time.perf_counter() - begin) / count)
-    return sorted(times)[len(times) // 2]
+def block_jacobian(tokens, width, heads):
+    block = Block(width, heads).double()
+    x = torch.randn(tokens, width, dtype=torch.float64)
+    jacobian = torch.func.jacrev(lambda x: block(x[None])[0])
+
+    def step():
+        # The derivative of the CPU's other kernel has no batching rule: it runs one cotangent at a time.
+        with torch.no_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            jacobian(x)
+
+    return step
 
 
 def main():
     work = {"training_step": training_step, "layer_norm_both_ways": layer_norm_both_ways,
-            "multiplication_chain": multiplication_chain}
+            "multiplication_chain": multiplication_chain, "block_jacobian": block_jacobian}
     results = {}
     for name in sys.argv[1:]:
         function, *arguments = name.split("/")
