@@ -143,6 +143,8 @@ TEST_CASE("batch_norm: an empty batch, or a mask that counts nothing, has no out
     CHECK(all_zero(batch.mean));
     CHECK(all_zero(batch.variance));
     for (const Tensor& gradient : tape.gradients(batch.y, xs, random({rows, 2}, 4))) CHECK(all_zero(gradient));
+    const Var dy = tape.constant(random({rows, 2}, 4));
+    for (const Var& gradient : tape.recorded_gradients(batch.y, xs, dy)) CHECK(all_zero(gradient.value()));
   }
 }
 
