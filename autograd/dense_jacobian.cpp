@@ -3,6 +3,7 @@
 #include <exception>
 #include <mutex>
 
+#include <jnorm/autograd/recompute.hpp>
 #include <jnorm/autograd/sweep.hpp>
 #include <jnorm/core/parallel.hpp>
 
@@ -84,6 +85,8 @@ Tensor dense_jacobian(const Var& to, const Var& from, SourceLine line) {
   const NodeIndex source = from.index();
   Tensor matrix = Tensor::uninitialized({y.size(), x.size()}, x.dtype(), x.device());
   if (matrix.size() == 0) return matrix;
+  RecomputedParts parts(tape);
+  parts.bring_back(source, to.index());
   {
     const Sweep sweep(tape, to.index(), {&source, 1}, "jacobian", line);
     if (!sweep.contains(source)) return zeros(matrix.shape(), x.dtype(), x.device());

@@ -35,8 +35,14 @@ struct Node {
   std::uint8_t saved_count = 0;
   Kind kind = Kind::operation;
   bool needs_gradient = false;
-  bool freed = false;  // its value went back to the pool
-  bool named = false;  // a leaf with a name of its own, the last part of its path
+  bool freed = false;    // its value went back to the pool
+  bool dropped = false;  // the same, but recompute() brings it back when a sweep needs it
+  // Computed in a NoRecord scope, or detached: `inputs` names where it came from, but no derivative goes there, and
+  // input_count is 0.
+  bool unrecorded = false;
+  std::uint8_t severed_count = 0;  // how many they are
+  bool hooked = false;             // somebody reads or replaces its gradient
+  bool named = false;              // a leaf with a name of its own, the last part of its path
 };
 
 }  // namespace jnorm

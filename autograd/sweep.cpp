@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <jnorm/autograd/recompute.hpp>
 #include <jnorm/core/expect.hpp>
 
 namespace jnorm {
@@ -113,14 +114,14 @@ void Sweep::check_saved_values() const {
     for (std::size_t j = 0; j < node.input_count; ++j) {
       if ((description.saved_inputs >> j & 1u) == 0) continue;
       const Node& input = tape_.node(node.inputs[j]);
-      if (input.freed || input.value.version() == node.input_versions[j]) continue;
+      if (!input.value.defined() || input.value.version() == node.input_versions[j]) continue;
       fail(ErrorKind::state,
            "{}: {} saved {} at version {}, but {} is now at version {}: it was changed in place at {} before {}; copy "
            "it first, or change it afterwards ({})",
            what_, description.name, input_name(description, j), node.input_versions[j], input_name(description, j),
            input.value.version(), input.value.changed_at(), what_, tape_.place(node));
     }
-    if (description.saves_output && node.value.version() != node.output_version) {
+    if (description.saves_output && node.value.defined() && node.value.version() != node.output_version) {
       fail(ErrorKind::state,
            "{}: {} saved its output at version {}, but it is now at version {}: it was changed in place at {} before "
            "{}; copy it first ({})",
@@ -139,30 +140,51 @@ bool Sweep::any_input_live(const Node& node) const {
 
 void Sweep::free_node(NodeIndex index) {
   Node& node = tape_.mutable_node(index);
+  tape_.held_bytes_ -= tape_.bytes_of(node);
   node.value = Tensor();
   for (std::size_t i = 0; i < node.saved_count; ++i) tape_.saved_[node.first_saved + i] = Tensor();
   node.freed = true;
   tape_.freed_at_ = line_;
 }
 
-void Sweep::reverse(Tensor cotangent, Index copies, const std::function<void(NodeIndex, const Tensor&)>& observe,
-                    bool free_values) {
+void Sweep::reverse(Tensor cotangent, Index copies, const SweepOptions& options) {
   if (!contains(to_)) return;
+  RecomputedParts parts(tape_);
   add_to(slot(to_), std::move(cotangent));
+  slot_bytes_ = slot(to_).bytes();
   for (NodeIndex i = to_ + 1; i-- > first_;) {
     if ((flags(i) & kLive) == 0 || !slot(i).defined()) continue;
     const Node& node = tape_.node(i);
-    if (observe) observe(i, slot(i));
+    if (options.adds_to_leaves) complete_gradient(i);
+    if (options.observe) options.observe(i, slot(i));
     if (node.operation == nullptr) continue;  // a leaf keeps what it got
+    if (!tape_.recomputed_parts_.empty()) parts.bring_back_only(i);
     const bool stays = (flags(i) & kSource) != 0 || node.gradient_slot != kNone;
     const Tensor dy = stays ? slot(i) : std::move(slot(i));
-    if (any_input_live(node)) {
-      Pullback back(*this, i, dy, copies);
-      node.operation->vjp(back);
-      back.finish();
-    }
-    if (free_values && i != to_) free_node(i);
+    if (any_input_live(node)) pull(i, dy, copies);
+    if (!stays) slot_bytes_ -= dy.bytes();
+    if (options.adds_to_leaves) tape_.note_peak(slot_bytes_ + dy.bytes());
+    if (options.free_values && i != to_) free_node(i);
   }
+}
+
+void Sweep::pull(NodeIndex i, const Tensor& dy, Index copies) {
+  const Node& node = tape_.node(i);
+  Index before = 0, after = 0;
+  for (std::size_t j = 0; j < node.input_count; ++j) before += bytes_in_slot(node.inputs[j]);
+  Pullback back(*this, i, dy, copies);
+  node.operation->vjp(back);
+  back.finish();
+  for (std::size_t j = 0; j < node.input_count; ++j) after += bytes_in_slot(node.inputs[j]);
+  slot_bytes_ += after - before;
+}
+
+void Sweep::complete_gradient(NodeIndex i) {
+  if (tape_.node(i).hooked) slot(i) = tape_.hooked_gradient(i, std::move(slot(i)));
+  if (!tape_.traces_non_finite_) return;
+  Index element = -1;
+  slot(i).device().kernels().first_non_finite(slot(i), element);
+  if (element >= 0) tape_.fail_non_finite_gradient(i, to_, slot(i));
 }
 
 void Sweep::reverse_rows(Tensor cotangents, RowRange rows) {

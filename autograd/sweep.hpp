@@ -11,6 +11,14 @@
 
 namespace jnorm {
 
+struct SweepOptions {
+  // Called for each node whose cotangent is complete.
+  std::function<void(NodeIndex, const Tensor&)> observe = {};
+  bool free_values = false;
+  // It is backward(), which hooks and the tracing of non-finite values belong to, and not a measurement.
+  bool adds_to_leaves = false;
+};
+
 // The part of a tape that a sweep visits: the nodes that lead from the sources to `to`. Without sources: all that need
 // a gradient. Holds one slot a node for the cotangents or tangents; slots live here and not in the nodes, so that
 // several sweeps can share a tape, in several threads too.
@@ -30,9 +38,7 @@ class Sweep {
   void check_saved_values() const;
 
   // Carries the cotangent of `to` backwards. A leaf's, a source's and a retained node's stays in its slot.
-  // `observe` may be empty; it is called for each node whose cotangent is complete.
-  void reverse(Tensor cotangent, Index copies, const std::function<void(NodeIndex, const Tensor&)>& observe,
-               bool free_values);
+  void reverse(Tensor cotangent, Index copies, const SweepOptions& options = {});
   // The same for cotangents that are zero outside of some rows, [K, rows, H], of which only the live rows are carried.
   // Afterwards a source's slot holds the rows that rows() says; its gradient is zero in the others.
   void reverse_rows(Tensor cotangents, RowRange rows);
@@ -50,12 +56,18 @@ class Sweep {
   void mark_between(std::span<const NodeIndex> sources);
   bool any_input_live(const Node& node) const;
   void free_node(NodeIndex index);
+  void pull(NodeIndex i, const Tensor& dy, Index copies);
+  void complete_gradient(NodeIndex i);
+  Index bytes_in_slot(NodeIndex i) const {
+    return contains(i) && memory_->slots[i - first_].defined() ? memory_->slots[i - first_].bytes() : 0;
+  }
 
   Tape& tape_;
   NodeIndex first_ = 0;
   NodeIndex to_;
   const char* what_;
   SourceLine line_;
+  Index slot_bytes_ = 0;
   std::unique_ptr<Tape::SweepMemory> memory_;
 };
 

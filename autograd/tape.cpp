@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include <jnorm/autograd/non_finite.hpp>
 #include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/recompute.hpp>
 #include <jnorm/autograd/sweep.hpp>
 #include <jnorm/core/expect.hpp>
 
@@ -12,16 +14,25 @@ namespace {
 
 constexpr std::size_t kOperationChunk = 16384;  // bytes
 
-// The cotangent of y: what was given, or 1 if y has one element.
-Tensor seed_for(const Tensor& y, const Tensor& given, const char* what, SourceLine line) {
+// What a message calls the sweep, the value that it starts from, and what it carries.
+struct SeedNames {
+  const char* call;
+  const char* value;
+  const char* seed;
+};
+
+// What a sweep starts with: what was given, or 1 if the value has one element.
+Tensor seed_for(const Tensor& y, const Tensor& given, const SeedNames& names, SourceLine line) {
+  const auto& [call, value, seed] = names;
   if (!given.defined()) {
-    expect(y.size() == 1, line, "{}: y has shape {}, so its cotangent must be given; only for one element is it 1",
-           what, y.shape());
+    expect(y.size() == 1, line, "{}: {} has shape {}, so its {} must be given; only for one element is it 1", call,
+           value, y.shape(), seed);
     return ones(y.shape(), y.dtype(), y.device());
   }
   expect(given.shape().has_suffix(y.shape()) && given.rank() <= y.rank() + 1, line,
-         "{}: the cotangent's shape must be {}, or that with one leading axis, got {}", what, y.shape(), given.shape());
-  expect(given.dtype() == y.dtype(), line, "{}: y is {}, but its cotangent is {}", what, y.dtype(), given.dtype());
+         "{}: the {}'s shape must be {}, or that with one leading axis, got {}", call, seed, y.shape(), given.shape());
+  expect(given.dtype() == y.dtype(), line, "{}: {} is {}, but its {} is {}", call, value, y.dtype(), seed,
+         given.dtype());
   return given;
 }
 
@@ -58,6 +69,10 @@ Var Tape::add_leaf(Node::Kind kind, Tensor value, std::string_view name, SourceL
   node.needs_gradient = kind == Node::Kind::variable;
   node.named = !name.empty();
   if (node.named) node.path = child_path(current_path_, name);
+  held_bytes_ += bytes_of(node);
+  note_peak(0);
+  if (traces_non_finite_ && kind != Node::Kind::constant) [[unlikely]]
+    expect_finite_value(size_ - 1);
   return handle(size_ - 1);
 }
 
@@ -71,10 +86,19 @@ Var Tape::constant(Tensor value, std::string_view name, SourceLine line) {
   return add_leaf(Node::Kind::constant, std::move(value), name, line);
 }
 
-Var Tape::parameter(Parameter& parameter, SourceLine line) {
-  const auto place = std::lower_bound(
+std::vector<std::pair<Parameter*, NodeIndex>>::iterator Tape::place_of(const Parameter& parameter) {
+  return std::lower_bound(
       parameter_leaves_.begin(), parameter_leaves_.end(), &parameter,
       [](const auto& entry, const Parameter* key) { return std::less<const Parameter*>()(entry.first, key); });
+}
+
+Var Tape::leaf_of(const Parameter& parameter) {
+  const auto place = place_of(parameter);
+  return place != parameter_leaves_.end() && place->first == &parameter ? handle(place->second) : Var();
+}
+
+Var Tape::parameter(Parameter& parameter, SourceLine line) {
+  const auto place = place_of(parameter);
   if (place != parameter_leaves_.end() && place->first == &parameter) return handle(place->second);
   const Var leaf = add_leaf(Node::Kind::parameter, parameter.value(), parameter.name(), line);
   Node& node = mutable_node(leaf.index());
@@ -108,22 +132,32 @@ Var Tape::record_node(const Operation* operation, std::span<const Var> inputs, T
   node.operation = operation;
   node.value = std::move(value);
   node.output_version = node.value.version();
-  node.input_count = static_cast<std::uint8_t>(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     expect_mine(inputs[i], operation->description().name);
     const Node& input = this->node(inputs[i].index());
     node.inputs[i] = inputs[i].index();
     node.input_versions[i] = input.value.version();
-    node.needs_gradient = node.needs_gradient || input.needs_gradient;
+    node.needs_gradient = (node.needs_gradient || input.needs_gradient) && recording_;
   }
   node.first_saved = static_cast<std::uint32_t>(saved_.size());
-  node.saved_count = static_cast<std::uint8_t>(saved.size());
-  saved_.insert(saved_.end(), saved.begin(), saved.end());
+  if (recording_) [[likely]] {
+    node.input_count = static_cast<std::uint8_t>(inputs.size());
+    node.saved_count = static_cast<std::uint8_t>(saved.size());
+    saved_.insert(saved_.end(), saved.begin(), saved.end());
+  } else {
+    node.unrecorded = true;
+    node.severed_count = static_cast<std::uint8_t>(inputs.size());
+  }
+  held_bytes_ += bytes_of(node);
+  note_peak(0);
+  if (traces_non_finite_) [[unlikely]]
+    expect_finite_value(size_ - 1);
   return handle(size_ - 1);
 }
 
 // Parameters' gradients go into a sweep's slots as they are, so that a matrix product can add to them in place. They
-// come back also when an operation throws.
+// come back also when an operation throws. A hooked leaf's slot begins empty: its hooks see this sweep's gradient
+// alone.
 class Tape::Loan {
  public:
   Loan(Tape& tape, Sweep& sweep) : tape_(tape), sweep_(sweep) {
@@ -142,7 +176,7 @@ class Tape::Loan {
   template <class Move>
   void for_each(const Move& move) {
     for (const auto& [parameter, leaf] : tape_.parameter_leaves_) {
-      if (sweep_.contains(leaf)) move(sweep_.slot(leaf), *parameter);
+      if (sweep_.contains(leaf) && !tape_.node(leaf).hooked) move(sweep_.slot(leaf), *parameter);
     }
   }
 
@@ -152,7 +186,7 @@ class Tape::Loan {
 
 void Tape::backward(const Var& y, const BackwardOptions& options, SourceLine line) {
   expect_mine(y, "backward");
-  const Tensor cotangent = seed_for(y.value(), options.cotangent, "backward", line);
+  const Tensor cotangent = seed_for(y.value(), options.cotangent, {"backward", "y", "cotangent"}, line);
   expect(cotangent.rank() == y.rank(), line, "backward: one cotangent of shape {} is expected, got {}", y.shape(),
          cotangent.shape());
   if (!node(y.index()).needs_gradient) {
@@ -164,16 +198,33 @@ void Tape::backward(const Var& y, const BackwardOptions& options, SourceLine lin
   sweep.check_saved_values();
   {
     const Loan loan(*this, sweep);
-    sweep.reverse(cotangent, 0, options.observe, options.free_values);
+    sweep.reverse(cotangent, 0,
+                  {.observe = options.observe, .free_values = options.free_values, .adds_to_leaves = true});
   }
 
   for (NodeIndex i = 0; i <= y.index(); ++i) {
     Node& leaf = mutable_node(i);
     const bool keeps = leaf.kind == Node::Kind::variable || leaf.gradient_slot != kNone;
-    if (!keeps || !sweep.contains(i) || !sweep.slot(i).defined()) continue;
+    if (!sweep.contains(i) || !sweep.slot(i).defined()) continue;
+    if (leaf.kind == Node::Kind::parameter && leaf.hooked) leaf.parameter->add_gradient(std::move(sweep.slot(i)));
+    if (!keeps) continue;
     Tensor& kept = kept_gradient(leaf);
     kept = kept.defined() ? add(kept, sweep.slot(i)) : std::move(sweep.slot(i));
   }
+}
+
+Tensor Tape::hooked_gradient(NodeIndex index, Tensor gradient) {
+  for (std::size_t number = 0; number < hooks_.size(); ++number) {
+    if (hooks_[number].first != index) continue;
+    const GradientHook hook = hooks_[number].second;  // a copy: it may add another
+    const Tensor replacement = hook(gradient);
+    if (!replacement.defined()) continue;
+    expect(replacement.shape() == gradient.shape() && replacement.dtype() == gradient.dtype(),
+           "backward: a hook must give back a gradient of {} {}, got {} {} ({})", gradient.dtype(), gradient.shape(),
+           replacement.dtype(), replacement.shape(), describe(index));
+    gradient = replacement;
+  }
+  return gradient;
 }
 
 Tensor& Tape::kept_gradient(Node& node) {
@@ -192,10 +243,12 @@ std::vector<Tensor> Tape::gradients(const Var& y, std::span<const Var> xs, const
     sources.push_back(x.index());
   }
   if (sources.empty()) return {};
-  const Tensor seed = seed_for(y.value(), cotangent, "gradients", line);
+  const Tensor seed = seed_for(y.value(), cotangent, {"gradients", "y", "cotangent"}, line);
+  RecomputedParts parts(*this);
+  parts.bring_back(*std::min_element(sources.begin(), sources.end()), y.index());
   Sweep sweep(*this, y.index(), sources, "gradients", line);
   sweep.check_saved_values();
-  sweep.reverse(seed, copies_of(seed, y.value()), {}, false);
+  sweep.reverse(seed, copies_of(seed, y.value()));
   std::vector<Tensor> results;
   for (const NodeIndex source : sources) {
     results.push_back(sweep.contains(source) ? sweep.slot(source) : Tensor());
@@ -213,11 +266,13 @@ std::vector<Var> Tape::recorded_gradients(const Var& y, std::span<const Var> xs,
   }
   if (sources.empty()) return {};
   if (cotangent.defined()) expect_mine(cotangent, "recorded_gradients");
-  const Tensor seed_value =
-      seed_for(y.value(), cotangent.defined() ? cotangent.value() : Tensor(), "recorded_gradients", line);
+  const Tensor seed_value = seed_for(y.value(), cotangent.defined() ? cotangent.value() : Tensor(),
+                                     {"recorded_gradients", "y", "cotangent"}, line);
   expect(seed_value.rank() == y.rank(), line, "recorded_gradients: one cotangent of shape {} is expected, got {}",
          y.shape(), seed_value.shape());
   const Var seed = cotangent.defined() ? cotangent : constant(seed_value, "", line);
+  RecomputedParts parts(*this);
+  parts.bring_back(0, y.index());
   Sweep sweep(*this, y.index(), sources, "recorded_gradients", line);
   sweep.check_saved_values();
 
@@ -242,8 +297,10 @@ std::vector<Var> Tape::recorded_gradients(const Var& y, std::span<const Var> xs,
 Tensor Tape::push_forward(const Var& y, const Var& x, const Tensor& tangent, SourceLine line) {
   expect_mine(y, "push_forward");
   expect_mine(x, "push_forward");
-  const Tensor seed = seed_for(x.value(), tangent, "push_forward", line);
+  const Tensor seed = seed_for(x.value(), tangent, {"push_forward", "x", "tangent"}, line);
   const NodeIndex source = x.index();
+  RecomputedParts parts(*this);
+  parts.bring_back(source, y.index());
   Sweep sweep(*this, y.index(), {&source, 1}, "push_forward", line);
   sweep.check_saved_values();
   const Index copies = copies_of(seed, x.value());
@@ -271,6 +328,10 @@ void Tape::forget() {
   kept_alive_.clear();
   parameter_leaves_.clear();
   calls_.clear();
+  hooks_.clear();
+  recomputed_parts_.clear();
+  held_bytes_ = 0;
+  peak_bytes_ = 0;
 }
 
 std::unique_ptr<Tape::SweepMemory> Tape::begin_sweep() {
@@ -384,6 +445,12 @@ Tape& Var::tape() const {
 
 const Tensor& Var::value() const {
   const Node& node = tape().node(index_);
+  if (node.dropped && !node.value.defined()) [[unlikely]] {
+    fail(ErrorKind::state,
+         "{}: its value was dropped by recompute() and lives only during a sweep; return it from the "
+         "part, or leave the part out of recompute()",
+         tape_->describe(index_));
+  }
   if (node.freed) [[unlikely]] {
     fail(ErrorKind::state, "{}: its value was freed by backward at {}; call backward without free_values",
          tape_->describe(index_), tape_->freed_at_);
@@ -398,11 +465,23 @@ const Tensor& Var::gradient() const {
     return tape_->kept_gradients_[node.gradient_slot];
   }
   const char* const reason = node.kind == Node::Kind::constant ? "it is a constant"
+                             : node.unrecorded                 ? "it was detached, or computed in a NoRecord scope"
                              : !node.needs_gradient            ? "it depends on no variable or trainable parameter"
                              : node.kind == Node::Kind::operation && node.gradient_slot == kNone
                                  ? "it is no leaf; call retain_gradient() before backward"
                                  : "no backward has reached it";
   fail(ErrorKind::state, "the gradient of {} isn't computed: {}", tape_->describe(index_), reason);
+}
+
+void Var::on_gradient(GradientHook hook) const {
+  expect(static_cast<bool>(hook), "on_gradient: got an empty hook for {}", tape().describe(index_));
+  Node& node = tape_->mutable_node(index_);
+  if (!node.needs_gradient) {
+    fail(ErrorKind::state, "on_gradient: {} depends on no variable or trainable parameter, so it gets no gradient",
+         tape_->describe(index_));
+  }
+  node.hooked = true;
+  tape_->hooks_.emplace_back(index_, std::move(hook));
 }
 
 void Var::retain_gradient() const { tape().kept_gradient(tape_->mutable_node(index_)); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -8,12 +9,15 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <jnorm/autograd/node.hpp>
 #include <jnorm/autograd/operation.hpp>
 #include <jnorm/autograd/parameter.hpp>
+#include <jnorm/autograd/recomputed_part.hpp>
 #include <jnorm/autograd/row_range.hpp>
+#include <jnorm/autograd/tape_memory.hpp>
 #include <jnorm/autograd/var.hpp>
 
 namespace jnorm {
@@ -54,6 +58,7 @@ class Tape {
   Var variable(Tensor value, std::string_view name = "", SourceLine line = SourceLine::here());
   Var constant(Tensor value, std::string_view name = "", SourceLine line = SourceLine::here());
   Var parameter(Parameter& parameter, SourceLine line = SourceLine::here());
+  Var leaf_of(const Parameter& parameter);  // undefined if the tape has none
 
   // Appends a node. `saved` is what the derivative needs beside the inputs' and the output's values.
   template <class Op>
@@ -96,6 +101,15 @@ class Tape {
   // J applied to a tangent of x: what y changes by. Both may have a leading axis of K.
   Tensor push_forward(const Var& y, const Var& x, const Tensor& tangent, SourceLine line = SourceLine::here());
 
+  // While on, the first operation that makes a NaN or an infinity out of finite inputs throws Error(non_finite), and so
+  // does the first derivative that does in backward; the message names operation, module path, line, shape and element.
+  // It reads every value once more. An infinity in a constant is taken for a mask: operations that pass it on are let
+  // be, and only their NaN counts.
+  void trace_non_finite(bool on) { traces_non_finite_ = on; }
+
+  // What the tape holds now, and the most since reset().
+  TapeMemory memory() const;
+
   // Forgets all nodes and keeps the memory. Gradients of parameters stay. Throws Error(state) from inside a sweep.
   void reset(SourceLine line = SourceLine::here());
 
@@ -123,6 +137,8 @@ class Tape {
  private:
   friend class Var;
   friend class ModuleScope;
+  friend class NoRecord;
+  friend class RecomputedParts;
   friend class Sweep;
   class Loan;
 
@@ -150,10 +166,17 @@ class Tape {
   void expect_mine(const Var& var, const char* what) const;
   void expect_no_sweep(const char* call, const char* what, SourceLine line) const;
   void forget();
+  void expect_finite_value(NodeIndex index) const;
+  [[noreturn]] void fail_non_finite_gradient(NodeIndex index, NodeIndex to, const Tensor& gradient) const;
+  Tensor hooked_gradient(NodeIndex index, Tensor gradient);
+  // Bytes that came to the tape with this node: its value, unless it shares an input's storage, and what it saved.
+  Index bytes_of(const Node& node) const;
+  void note_peak(Index slot_bytes) { peak_bytes_ = std::max(peak_bytes_, held_bytes_ + slot_bytes); }
 
   std::uint32_t child_path(std::uint32_t parent, std::string_view name);
   const ModuleCall& find_call(std::string_view module_path, int call) const;
   Tensor& kept_gradient(Node& node);
+  std::vector<std::pair<Parameter*, NodeIndex>>::iterator place_of(const Parameter& parameter);
 
   std::vector<std::unique_ptr<Node[]>> chunks_;
   NodeIndex size_ = 0;
@@ -168,6 +191,14 @@ class Tape {
   std::vector<Tensor> kept_gradients_;
   std::vector<std::shared_ptr<const void>> kept_alive_;
   std::vector<std::pair<Parameter*, NodeIndex>> parameter_leaves_;  // sorted by address
+
+  bool recording_ = true;
+  bool traces_non_finite_ = false;
+  std::vector<std::pair<NodeIndex, GradientHook>> hooks_;
+  std::vector<RecomputedPart> recomputed_parts_;  // in the order of their nodes
+  bool inside_recomputed_part_ = false;
+  Index held_bytes_ = 0;
+  Index peak_bytes_ = 0;
 
   std::vector<Path> paths_;
   std::uint32_t current_path_ = 0;
@@ -184,6 +215,20 @@ class Tape {
   std::mutex idle_sweep_memory_mutex_;
   std::vector<std::unique_ptr<SweepMemory>> idle_sweep_memory_;
   std::atomic<int> sweeps_under_way_{0};
+};
+
+// While it lives, operations on the tape are computed but not recorded: their results lead nowhere, need no gradient
+// and save nothing for one. Scopes nest. The values stay on the tape until reset().
+class NoRecord {
+ public:
+  explicit NoRecord(Tape& tape) : tape_(tape), outer_(std::exchange(tape.recording_, false)) {}
+  ~NoRecord() { tape_.recording_ = outer_; }
+  NoRecord(const NoRecord&) = delete;
+  NoRecord& operator=(const NoRecord&) = delete;
+
+ private:
+  Tape& tape_;
+  bool outer_;
 };
 
 // Names what is recorded while it lives: the path of the enclosing scopes, joined by dots.

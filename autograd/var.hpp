@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include <jnorm/core/tensor.hpp>
 
@@ -8,6 +9,10 @@ namespace jnorm {
 
 class Tape;
 using NodeIndex = std::uint32_t;
+
+// Sees the complete gradient of a node during backward. An undefined result leaves it; a tensor of the same shape and
+// dtype takes its place, for this node and for everything before it.
+using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 
 // A handle on a node of a tape: a recorded value. Cheap to copy. It must not outlive its Tape; after tape.reset() every
 // use of it is an Error(state) that says where the reset was.
@@ -30,6 +35,10 @@ class Var {
   const Tensor& gradient() const;
   // Asks backward to keep the gradient of a node that is no leaf.
   void retain_gradient() const;
+  // Has backward call `hook` with what this sweep alone brings here, before it is kept or passed on. Several hooks run
+  // in the order in which they were added, until tape.reset(). gradients(), Jacobians and other measurements don't call
+  // them. A result of another shape or dtype is an Error(argument).
+  void on_gradient(GradientHook hook) const;
 
  private:
   friend class Tape;

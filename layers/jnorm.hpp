@@ -8,12 +8,16 @@
 #include <jnorm/autograd/graph.hpp>
 #include <jnorm/autograd/linear_map.hpp>
 #include <jnorm/autograd/matrix_free.hpp>
+#include <jnorm/autograd/missing_gradients.hpp>
+#include <jnorm/autograd/non_finite.hpp>
 #include <jnorm/autograd/norm_jacobian.hpp>
 #include <jnorm/autograd/norm_paths.hpp>
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/parameter.hpp>
+#include <jnorm/autograd/recompute.hpp>
 #include <jnorm/autograd/second_order.hpp>
 #include <jnorm/autograd/tape.hpp>
+#include <jnorm/autograd/tape_memory.hpp>
 #include <jnorm/autograd/var.hpp>
 #include <jnorm/core/device.hpp>
 #include <jnorm/core/dtype.hpp>

@@ -1,0 +1,122 @@
+#include <jnorm/autograd/missing_gradients.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <jnorm/core/expect.hpp>
+#include <jnorm/core/operations.hpp>
+
+namespace jnorm {
+
+namespace {
+
+// Operations whose output stays where all of a row, a channel or a group moves by one number.
+bool takes_shifts_out(const Node& node) {
+  constexpr std::array names{"layer_norm", "group_norm", "batch_norm", "softmax", "log_softmax", "cross_entropy"};
+  return node.operation != nullptr && std::any_of(names.begin(), names.end(), [&](const char* name) {
+           return node.operation->description().name == std::string_view(name);
+         });
+}
+
+// How the loss depends on the nodes of its tape.
+class Dependence {
+ public:
+  explicit Dependence(const Var& loss) : tape_(loss.tape()), ways_(loss.index() + 1) {
+    ways_[loss.index()] = {.recorded = true, .around_norms = true};
+    for (NodeIndex i = loss.index() + 1; i-- > 0;) spread(i);
+  }
+
+  bool recorded(NodeIndex i) const { return i < ways_.size() && ways_[i].recorded; }
+  bool around_norms(NodeIndex i) const { return i < ways_.size() && ways_[i].around_norms; }
+  // Where derivatives are cut off, or the norm, between the loss and node i; kNone if it isn't so.
+  NodeIndex cut(NodeIndex i) const { return i < ways_.size() ? ways_[i].cut : kNone; }
+  NodeIndex norm(NodeIndex i) const { return i < ways_.size() ? ways_[i].norm : kNone; }
+
+ private:
+  struct Ways {
+    bool recorded = false;      // derivatives flow
+    bool around_norms = false;  // and there is a way that meets nothing that takes shifts out
+    NodeIndex cut = kNone;
+    NodeIndex norm = kNone;
+  };
+
+  void spread(NodeIndex i) {
+    const Ways from = ways_[i];
+    if (!from.recorded && from.cut == kNone) return;
+    const Node& node = tape_.node(i);
+    const bool norm = takes_shifts_out(node);
+    for (std::size_t k = 0; k < node.input_count; ++k) {
+      Ways& to = ways_[node.inputs[k]];
+      to.recorded = to.recorded || from.recorded;
+      // A norm takes shifts out of its first input; its parameters are on the other side.
+      to.around_norms = to.around_norms || (from.around_norms && !(norm && k == 0));
+      if (to.cut == kNone) to.cut = from.cut;
+      if (norm && k == 0) to.norm = i;  // the nearest one, since it is met last
+      if (to.norm == kNone) to.norm = from.norm;
+    }
+    for (std::size_t k = 0; k < node.severed_count; ++k) {
+      if (ways_[node.inputs[k]].cut == kNone) ways_[node.inputs[k]].cut = from.cut != kNone ? from.cut : i;
+    }
+  }
+
+  const Tape& tape_;
+  std::vector<Ways> ways_;
+};
+
+double largest_element(const Tensor& x) {
+  double largest = 0.0;
+  for (const double value : x.values()) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+MissingGradient explain(const Tape& tape, const Dependence& dependence, const Parameter& parameter, NodeIndex leaf) {
+  const std::string& name = parameter.path();
+  const auto because = [&](NoGradient reason, const std::string& sentence) -> MissingGradient {
+    return {name, reason, name + sentence};
+  };
+  if (!parameter.trainable()) return because(NoGradient::frozen, " has no gradient: it isn't trainable");
+  if (leaf == kNone) {
+    return because(NoGradient::not_recorded, " has no gradient: no operation on this tape used it");
+  }
+  if (!dependence.recorded(leaf)) {
+    const NodeIndex cut = dependence.cut(leaf);
+    if (cut == kNone) return because(NoGradient::unused, " has no gradient: the loss doesn't depend on it");
+    return because(NoGradient::detached,
+                   fmt::format(" has no gradient: {} cuts it off from the loss{}", tape.describe(cut),
+                               tape.node(cut).operation->description().name == std::string_view("detach")
+                                   ? ""
+                                   : ", computed in a NoRecord scope"));
+  }
+  if (!parameter.has_gradient()) {
+    return because(NoGradient::not_computed, " has no gradient: call backward first, and step() after it");
+  }
+  if (!dependence.around_norms(leaf)) {
+    return because(NoGradient::zero_by_norm,
+                   fmt::format(" has the gradient 0: it reaches the loss only through {}, which takes out what it adds",
+                               tape.describe(dependence.norm(leaf))));
+  }
+  return because(NoGradient::zero, " has the gradient 0, and no norm on its way explains that");
+}
+
+}  // namespace
+
+std::vector<MissingGradient> missing_gradients(const Var& loss, std::span<Parameter* const> parameters) {
+  Tape& tape = loss.tape();
+  const Dependence dependence(loss);
+  double largest = 0.0;
+  for (const Parameter* parameter : parameters) {
+    if (parameter->has_gradient()) largest = std::max(largest, largest_element(parameter->gradient()));
+  }
+  std::vector<MissingGradient> missing;
+  for (const Parameter* parameter : parameters) {
+    // Rounding of sums over some hundred rows.
+    const double rounding = 100 * machine_epsilon(parameter->value().dtype()) * largest;
+    if (parameter->has_gradient() && largest_element(parameter->gradient()) > rounding) continue;
+    const Var leaf = tape.leaf_of(*parameter);
+    missing.push_back(explain(tape, dependence, *parameter, leaf.defined() ? leaf.index() : kNone));
+  }
+  return missing;
+}
+
+}  // namespace jnorm
