@@ -21,6 +21,7 @@ struct Description {
   const char* source = "";         // the paper or book
   std::uint32_t saved_inputs = 0;  // bit i: the derivative reads input i's value
   bool saves_output = false;       // the derivative reads the output's value
+  const char* saved = "";          // names of what the forward saves beside them: "mean rstd"
 
   // Which rows row r of the output depends on. Rows are the leading axes flattened, the last axis lies within a row; an
   // int32 input has one element a row. A dense Jacobian sweeps only the rows that are live: vjp then gets all that is

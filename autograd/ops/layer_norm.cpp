@@ -22,6 +22,7 @@ struct LayerNorm : Fused<LayerNorm> {
                                             .derivation = "autograd/ops/layer_norm.md",
                                             .source = "Ba et al. 2016",
                                             .saved_inputs = 0b11,
+                                            .saved = "mean rstd",
                                             .row_inputs = 0b1,
                                             .row_saved = 0b11};
   double eps;

@@ -20,6 +20,7 @@ struct RmsNorm : Fused<RmsNorm> {
                                             .derivation = "autograd/ops/rms_norm.md",
                                             .source = "Zhang and Sennrich 2019",
                                             .saved_inputs = 0b11,
+                                            .saved = "rstd",
                                             .row_inputs = 0b1,
                                             .row_saved = 0b1};
   double eps;
