@@ -12,11 +12,15 @@
 #include <jnorm/autograd/ops/cross_entropy.hpp>
 #include <jnorm/autograd/ops/detach.hpp>
 #include <jnorm/autograd/ops/dtype.hpp>
+#include <jnorm/autograd/ops/dropout.hpp>
 #include <jnorm/autograd/ops/elementwise.hpp>
 #include <jnorm/autograd/ops/embedding.hpp>
+#include <jnorm/autograd/ops/indexing.hpp>
 #include <jnorm/autograd/ops/matmul.hpp>
 #include <jnorm/autograd/ops/norm.hpp>
+#include <jnorm/autograd/ops/parts.hpp>
 #include <jnorm/autograd/ops/reduction.hpp>
+#include <jnorm/autograd/ops/selection.hpp>
 #include <jnorm/autograd/ops/shape.hpp>
 #include <jnorm/autograd/ops/softmax.hpp>
 #include <jnorm/core/operations.hpp>

@@ -26,7 +26,20 @@ void expect(bool holds, const Site& site, fmt::format_string<Arguments...> text,
   }
 }
 
+// What compute() returns; an error of it gets the place of the call.
+template <class Compute>
+auto at_site(const Site& site, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    fail(error.kind(), "{} ({})", error.what(), to_string(site));
+  }
+}
+
 // The operands of one operation share dtype and device.
 void expect_same_kind(const char* operation, const Var& a, const Var& b, const Site& site);
+
+// The operand holds floating-point numbers; int32 takes part in no arithmetic.
+void expect_numbers(const char* operation, const Var& x, const Site& site);
 
 }  // namespace jnorm

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include <jnorm/core/random.hpp>
 #include <jnorm/core/tensor.hpp>
 
 namespace jnorm {
@@ -44,9 +46,37 @@ struct Destination {
   bool wanted() const { return tensor.defined(); }
 };
 
-enum class UnaryOp : std::uint8_t { negate, exp, log, sqrt, rsqrt, reciprocal, square, tanh, abs, sign, erf };
-enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide };
-enum class Activation : std::uint8_t { relu, gelu, gelu_tanh };
+// Some elements of a tensor in a regular order: where they begin, and how far each axis steps.
+struct Strides {
+  Index offset = 0;
+  std::array<Index, Shape::kMaxRank> steps{};
+};
+
+enum class UnaryOp : std::uint8_t {
+  negate,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  square,
+  tanh,
+  abs,
+  sign,
+  erf,
+  log1p,
+  expm1,
+  sigmoid
+};
+// power is IEEE 754's: NaN^0 and 1^NaN are 1. maximum and minimum are NaN if an operand is. maximum_share is the
+// derivative of maximum to its first operand: 1, 1/2 at a tie, 0, or NaN.
+enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, power, maximum, minimum, maximum_share };
+// Functions of an element and two numbers p and q. clamp_slope is clamp's derivative: 1 in [p, q], 0 outside, NaN of
+// NaN.
+enum class ParametricOp : std::uint8_t { power /*x^p*/, clamp /*to [p, q]*/, clamp_slope };
+enum class CompareOp : std::uint8_t { less, less_equal, greater, greater_equal, equal, not_equal, logical_and };
+enum class ReduceOp : std::uint8_t { max, min, l2_norm, logsumexp };
+enum class Activation : std::uint8_t { relu, gelu, gelu_tanh, silu };
 
 // Targets with this value take no part in a loss, unless it is told of another one.
 inline constexpr std::int32_t kIgnoreIndex = -100;
@@ -105,6 +135,11 @@ struct Kernels {
   Kernel<"unary", UnaryOp, const Tensor& /*x*/, const Tensor& /*y*/> unary;
   // y = a op b. The shorter of a and b repeats along y: its size divides y's.
   Kernel<"binary", BinaryOp, const Tensor& /*a*/, const Tensor& /*b*/, const Tensor& /*y*/> binary;
+  Kernel<"parametric", ParametricOp, const Tensor& /*x*/, double /*p*/, double /*q*/, const Tensor& /*y*/> parametric;
+  // y, int32, is 1 where a op b holds and 0 elsewhere; a and b repeat as in binary. Any dtype.
+  Kernel<"compare", CompareOp, const Tensor& /*a*/, const Tensor& /*b*/, const Tensor& /*y*/> compare;
+  // y = a where the mask isn't 0, b elsewhere. The mask has as many elements as each of them.
+  Kernel<"where", const Tensor& /*mask, int32*/, const Tensor& /*a*/, const Tensor& /*b*/, const Tensor& /*y*/> where;
   Kernel<"affine", const Tensor& /*x*/, double /*scale*/, double /*shift*/, const Tensor& /*y*/> affine;  // may alias
   Kernel<"accumulate", const Tensor& /*x*/, double /*scale*/, const Tensor& /*y*/> accumulate;  // y += scale x
   Kernel<"activation", Activation, const Tensor& /*x*/, const Tensor& /*y*/> activation;
@@ -115,7 +150,31 @@ struct Kernels {
   Kernel<"broadcast", const Tensor& /*x*/, const Tensor& /*y*/> broadcast;  // aligned at the last axis, NumPy's rule
   // y = sum of x over the axes where keep[i] is false; y holds the kept axes in order.
   Kernel<"sum", const Tensor& /*x*/, std::uint32_t /*kept axes, one bit each*/, const Tensor& /*y*/> sum;
+  // The same with another operation. NaN wins; over no elements max is -inf, min inf, a norm 0 and logsumexp -inf.
+  Kernel<"reduce", ReduceOp, const Tensor& /*x*/, std::uint32_t /*kept axes*/, const Tensor& /*y*/> reduce;
   Kernel<"permute", const Tensor& /*x*/, const int* /*axes: y's axis i is x's axes[i]*/, const Tensor& /*y*/> permute;
+  // y's element [i, j, ...] = x's element [i, j, ...] for all of `sizes`, each found by its strides; y's others stay.
+  Kernel<"copy_strided", const Shape& /*sizes*/, const Tensor& /*x*/, const Strides& /*of x*/, const Tensor& /*y*/,
+         const Strides& /*of y*/>
+      copy_strided;
+  // y's slice j along the axis is x's slice index[j]; index_add is the adjoint: y is 0 but for x's slices j, added to
+  // its slices index[j].
+  Kernel<"index_select", const Tensor& /*x*/, int /*axis*/, const Tensor& /*index [n], int32*/, const Tensor& /*y*/>
+      index_select;
+  Kernel<"index_add", const Tensor& /*x*/, int /*axis*/, const Tensor& /*index*/, const Tensor& /*y*/> index_add;
+  // y[i, j, k] = x[i, index[i, j, k], k], for the axis 1 of three; scatter_add is the adjoint. The index repeats along
+  // a leading axis that x and y may have more.
+  Kernel<"gather", const Tensor& /*x*/, int /*axis of the index*/, const Tensor& /*index, int32*/, const Tensor& /*y*/>
+      gather;
+  Kernel<"scatter_add", const Tensor& /*x*/, int /*axis of the index*/, const Tensor& /*index*/, const Tensor& /*y*/>
+      scatter_add;
+  // The first position of the largest element along the axis; NaN is the largest of all.
+  Kernel<"argmax", const Tensor& /*x*/, int /*axis*/, const Tensor& /*y, int32*/> argmax;
+
+  // y = x / (1 - p) where the mask keeps an element, 0 elsewhere. Element i of the first `period`, which repeat, is
+  // dropped if word i mod 4 of the generator's block i / 4 is below p 2^32.
+  Kernel<"dropout", const Tensor& /*x*/, double /*p*/, const Rng::State&, Index /*period*/, const Tensor& /*y*/>
+      dropout;
 
   // Copies or adds a block of one tensor's elements into another's; the rest of y stays. The blocks lie within both.
   Kernel<"copy_block", const Tensor& /*x*/, const BlockCopy&, const Tensor& /*y*/> copy_block;

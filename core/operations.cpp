@@ -14,21 +14,76 @@ const Kernels& kernels_of(const Tensor& x) { return x.device().kernels(); }
 
 Tensor like(const Tensor& x) { return Tensor::uninitialized(x.shape(), x.dtype(), x.device()); }
 
-Tensor unary(UnaryOp op, const Tensor& x) {
+// Kernels serve many operations; errors name the one that was asked for.
+void expect_numbers(const char* name, const Tensor& x) {
+  expect(x.dtype() != DType::int32, "{}: expected a floating-point dtype, got int32", name);
+}
+
+Tensor unary(const char* name, UnaryOp op, const Tensor& x) {
+  expect_numbers(name, x);
   Tensor y = like(x);
   kernels_of(x).unary(op, x, y);
   return y;
+}
+
+Tensor parametric(const char* name, ParametricOp op, const Tensor& x, double p, double q) {
+  expect_numbers(name, x);
+  Tensor y = like(x);
+  kernels_of(x).parametric(op, x, p, q, y);
+  return y;
+}
+
+void expect_same_kind(const char* name, const Tensor& a, const Tensor& b) {
+  expect(a.dtype() == b.dtype(), "{}: dtypes {} and {} differ", name, a.dtype(), b.dtype());
+  expect(a.device() == b.device(), "{}: the operands are on {} and {}", name, a.device().name(), b.device().name());
 }
 
 Tensor binary(const char* name, BinaryOp op, const Tensor& a, const Tensor& b) {
   const Tensor& longer = a.rank() >= b.rank() ? a : b;
   const Tensor& shorter = a.rank() >= b.rank() ? b : a;
   expect(longer.shape().has_suffix(shorter.shape()), "{}: shapes {} and {} don't fit", name, a.shape(), b.shape());
-  expect(a.dtype() == b.dtype(), "{}: dtypes {} and {} differ", name, a.dtype(), b.dtype());
-  expect(a.device() == b.device(), "{}: the operands are on {} and {}", name, a.device().name(), b.device().name());
+  expect_same_kind(name, a, b);
+  expect_numbers(name, a);
   Tensor y = like(longer);
   kernels_of(a).binary(op, a, b, y);
   return y;
+}
+
+Tensor compare(const char* name, CompareOp op, Tensor a, Tensor b) {
+  expect_same_kind(name, a, b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape());
+  if (!shape.has_suffix(a.shape())) a = broadcast_to(a, shape);
+  if (!shape.has_suffix(b.shape())) b = broadcast_to(b, shape);
+  Tensor mask = Tensor::uninitialized(shape, DType::int32, a.device());
+  kernels_of(a).compare(op, a, b, mask);
+  return mask;
+}
+
+Tensor compare(const char* name, CompareOp op, const Tensor& x, double number) {
+  return compare(name, op, x, full({}, number, x.dtype(), x.device()));
+}
+
+// Where a reduction over these axes goes.
+Tensor without_axes(const Tensor& x, std::uint32_t axes) {
+  std::array<Index, Shape::kMaxRank> sizes{};
+  std::size_t rank = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if ((axes >> axis & 1u) == 0) sizes[rank++] = x.dim(axis);
+  }
+  return Tensor::uninitialized(Shape(std::span<const Index>(sizes.data(), rank)), x.dtype(), x.device());
+}
+
+Tensor reduce(const char* name, ReduceOp op, const Tensor& x, std::uint32_t axes) {
+  expect_numbers(name, x);
+  Tensor y = without_axes(x, axes);
+  kernels_of(x).reduce(op, x, ~axes, y);
+  return y;
+}
+
+void expect_mask(const char* name, const Tensor& x, const Tensor& mask) {
+  expect(mask.defined() && mask.dtype() == DType::int32, "{}: the mask must be int32, got {}", name,
+         mask.defined() ? to_string(mask.dtype()) : "an undefined tensor");
+  expect(x.shape().has_suffix(mask.shape()), "{}: the mask {} doesn't fit {}", name, mask.shape(), x.shape());
 }
 
 }  // namespace
@@ -44,17 +99,61 @@ Tensor affine(const Tensor& x, double scale, double shift) {
   return y;
 }
 
-Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
-Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
-Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
-Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
-Tensor rsqrt(const Tensor& x) { return unary(UnaryOp::rsqrt, x); }
-Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
-Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
-Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
-Tensor abs(const Tensor& x) { return unary(UnaryOp::abs, x); }
-Tensor sign(const Tensor& x) { return unary(UnaryOp::sign, x); }
-Tensor erf(const Tensor& x) { return unary(UnaryOp::erf, x); }
+Tensor negate(const Tensor& x) { return unary("negate", UnaryOp::negate, x); }
+Tensor exp(const Tensor& x) { return unary("exp", UnaryOp::exp, x); }
+Tensor log(const Tensor& x) { return unary("log", UnaryOp::log, x); }
+Tensor sqrt(const Tensor& x) { return unary("sqrt", UnaryOp::sqrt, x); }
+Tensor rsqrt(const Tensor& x) { return unary("rsqrt", UnaryOp::rsqrt, x); }
+Tensor reciprocal(const Tensor& x) { return unary("reciprocal", UnaryOp::reciprocal, x); }
+Tensor square(const Tensor& x) { return unary("square", UnaryOp::square, x); }
+Tensor tanh(const Tensor& x) { return unary("tanh", UnaryOp::tanh, x); }
+Tensor abs(const Tensor& x) { return unary("abs", UnaryOp::abs, x); }
+Tensor sign(const Tensor& x) { return unary("sign", UnaryOp::sign, x); }
+Tensor erf(const Tensor& x) { return unary("erf", UnaryOp::erf, x); }
+Tensor log1p(const Tensor& x) { return unary("log1p", UnaryOp::log1p, x); }
+Tensor expm1(const Tensor& x) { return unary("expm1", UnaryOp::expm1, x); }
+Tensor sigmoid(const Tensor& x) { return unary("sigmoid", UnaryOp::sigmoid, x); }
+Tensor pow(const Tensor& x, double p) { return parametric("pow", ParametricOp::power, x, p, 0.0); }
+Tensor pow(const Tensor& a, const Tensor& b) { return binary("pow", BinaryOp::power, a, b); }
+
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary("maximum", BinaryOp::maximum, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary("minimum", BinaryOp::minimum, a, b); }
+Tensor maximum_share(const Tensor& a, const Tensor& b) { return binary("maximum", BinaryOp::maximum_share, a, b); }
+Tensor clamp(const Tensor& x, double low, double high) {
+  return parametric("clamp", ParametricOp::clamp, x, low, high);
+}
+Tensor clamp_slope(const Tensor& x, double low, double high) {
+  return parametric("clamp", ParametricOp::clamp_slope, x, low, high);
+}
+
+Tensor less(const Tensor& a, const Tensor& b) { return compare("less", CompareOp::less, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare("less_equal", CompareOp::less_equal, a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return compare("greater", CompareOp::greater, a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return compare("greater_equal", CompareOp::greater_equal, a, b);
+}
+Tensor equal(const Tensor& a, const Tensor& b) { return compare("equal", CompareOp::equal, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare("not_equal", CompareOp::not_equal, a, b); }
+Tensor less(const Tensor& x, double number) { return compare("less", CompareOp::less, x, number); }
+Tensor less_equal(const Tensor& x, double number) { return compare("less_equal", CompareOp::less_equal, x, number); }
+Tensor greater(const Tensor& x, double number) { return compare("greater", CompareOp::greater, x, number); }
+Tensor greater_equal(const Tensor& x, double number) {
+  return compare("greater_equal", CompareOp::greater_equal, x, number);
+}
+Tensor equal(const Tensor& x, double number) { return compare("equal", CompareOp::equal, x, number); }
+Tensor not_equal(const Tensor& x, double number) { return compare("not_equal", CompareOp::not_equal, x, number); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return compare("logical_and", CompareOp::logical_and, a, b); }
+Tensor logical_not(const Tensor& mask) { return compare("logical_not", CompareOp::equal, mask, 0.0); }
+
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
+  expect_same_kind("where", a, b);
+  expect_mask("where", a, mask);
+  expect(a.shape() == b.shape() && mask.shape() == a.shape(), "where: shapes {}, {} and {} differ", mask.shape(),
+         a.shape(), b.shape());
+  Tensor y = like(a);
+  kernels_of(a).where(mask, a, b, y);
+  return y;
+}
 
 Tensor to(const Tensor& x, DType dtype) { return x.to(dtype); }
 
@@ -69,13 +168,23 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
 }
 
 Tensor sum_axes(const Tensor& x, std::uint32_t axes) {
-  std::array<Index, Shape::kMaxRank> sizes{};
-  std::size_t rank = 0;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if ((axes >> axis & 1u) == 0) sizes[rank++] = x.dim(axis);
-  }
-  Tensor y = Tensor::uninitialized(Shape(std::span<const Index>(sizes.data(), rank)), x.dtype(), x.device());
+  Tensor y = without_axes(x, axes);
   kernels_of(x).sum(x, ~axes, y);
+  return y;
+}
+
+Tensor max_axes(const Tensor& x, std::uint32_t axes) { return reduce("max", ReduceOp::max, x, axes); }
+Tensor min_axes(const Tensor& x, std::uint32_t axes) { return reduce("min", ReduceOp::min, x, axes); }
+Tensor l2_norm_axes(const Tensor& x, std::uint32_t axes) { return reduce("l2_norm", ReduceOp::l2_norm, x, axes); }
+Tensor logsumexp_axes(const Tensor& x, std::uint32_t axes) { return reduce("logsumexp", ReduceOp::logsumexp, x, axes); }
+
+Tensor dropout(const Tensor& x, double p, const Rng::State& mask, Index period) {
+  expect_numbers("dropout", x);
+  expect(p >= 0.0 && p <= 1.0, "dropout: p must be from 0 to 1, got {}", p);
+  expect(period == 0 ? x.size() == 0 : x.size() % period == 0, "dropout: {} elements are no multiple of {}", x.size(),
+         period);
+  Tensor y = like(x);
+  kernels_of(x).dropout(x, p, mask, period, y);
   return y;
 }
 
@@ -94,14 +203,6 @@ Tensor permute(const Tensor& x, std::span<const int> axes) {
   kernels_of(x).permute(x, axes.data(), y);
   return y;
 }
-
-namespace {
-
-void expect_mask(const char* name, const Tensor& x, const Tensor& mask) {
-  expect(x.shape().has_suffix(mask.shape()), "{}: the mask {} doesn't fit {}", name, mask.shape(), x.shape());
-}
-
-}  // namespace
 
 Tensor select(const Tensor& x, const Tensor& mask) {
   expect_mask("select", x, mask);

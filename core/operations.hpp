@@ -31,6 +31,37 @@ Tensor tanh(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 Tensor erf(const Tensor& x);
+Tensor log1p(const Tensor& x);
+Tensor expm1(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor pow(const Tensor& x, double p);
+Tensor pow(const Tensor& a, const Tensor& b);
+
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor maximum_share(const Tensor& a, const Tensor& b);  // d maximum(a, b) / d a: 1, 1/2 at a tie, or 0
+Tensor clamp(const Tensor& x, double low, double high);
+Tensor clamp_slope(const Tensor& x, double low, double high);  // 1 in [low, high], 0 outside
+
+// Masks, for where(): int32, 1 where it holds and 0 elsewhere. Nothing but not_equal holds for NaN. Operands of any one
+// dtype; they broadcast by NumPy's rule.
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& x, double number);
+Tensor less_equal(const Tensor& x, double number);
+Tensor greater(const Tensor& x, double number);
+Tensor greater_equal(const Tensor& x, double number);
+Tensor equal(const Tensor& x, double number);
+Tensor not_equal(const Tensor& x, double number);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& mask);
+
+// The elements of a where the mask isn't 0, of b elsewhere; all three have one shape.
+Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b);
 
 Tensor to(const Tensor& x, DType dtype);
 Tensor reshape(const Tensor& x, const Shape& shape);
@@ -38,6 +69,13 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape);
 // Sums over the axes whose bit is set; the others stay, in order: [2, 3, 4] over axis 1 is [2, 4].
 Tensor sum_axes(const Tensor& x, std::uint32_t axes);
 // Axis i of the result is axis axes[i] of x.
+// One bit an axis; NaN wins. Over no elements: -inf, inf, 0 and -inf.
+Tensor max_axes(const Tensor& x, std::uint32_t axes);
+Tensor min_axes(const Tensor& x, std::uint32_t axes);
+Tensor l2_norm_axes(const Tensor& x, std::uint32_t axes);
+Tensor logsumexp_axes(const Tensor& x, std::uint32_t axes);
+// x / (1 - p) or 0, elementwise. The mask, for `period` elements, which repeat, follows from the generator's state.
+Tensor dropout(const Tensor& x, double p, const Rng::State& mask, Index period);
 Tensor permute(const Tensor& x, std::span<const int> axes);
 // op(a) op(b) over the last two axes, where op transposes if asked; the operand with fewer batches repeats.
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);

@@ -7,8 +7,10 @@ namespace jnorm {
 
 namespace {
 
-constexpr Named<Activation> kActivations[] = {
-    {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"gelu_tanh", Activation::gelu_tanh}};
+constexpr Named<Activation> kActivations[] = {{"relu", Activation::relu},
+                                              {"gelu", Activation::gelu},
+                                              {"gelu_tanh", Activation::gelu_tanh},
+                                              {"silu", Activation::silu}};
 
 }  // namespace
 
@@ -21,6 +23,7 @@ Var activate(Activation activation, const Var& x, SourceLine line) {
     case Activation::relu: return relu(x, line);
     case Activation::gelu: return gelu(x, line);
     case Activation::gelu_tanh: return gelu_tanh(x, line);
+    case Activation::silu: return silu(x, line);
   }
   fail(ErrorKind::argument, "activate: there is no activation {}", static_cast<int>(activation));
 }

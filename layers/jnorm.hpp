@@ -23,11 +23,13 @@
 #include <jnorm/core/dtype.hpp>
 #include <jnorm/core/error.hpp>
 #include <jnorm/core/files.hpp>
+#include <jnorm/core/indexing.hpp>
 #include <jnorm/core/linear_algebra.hpp>
 #include <jnorm/core/matrix_measures.hpp>
 #include <jnorm/core/npy.hpp>
 #include <jnorm/core/operations.hpp>
 #include <jnorm/core/parallel.hpp>
+#include <jnorm/core/parts.hpp>
 #include <jnorm/core/pool.hpp>
 #include <jnorm/core/print.hpp>
 #include <jnorm/core/random.hpp>

@@ -117,7 +117,7 @@ std::vector<RunSetting> model_settings() {
       [](auto& run) -> auto& { return run.model.context; });
   settings.choice(
       "activation", "of the feed-forward branch",
-      std::vector{Activation::relu, Activation::gelu, Activation::gelu_tanh},
+      std::vector{Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu},
       [](auto& run) -> auto& { return run.model.activation; });
   settings.choice(
       "init", "how weights start", std::vector{Initialization::xavier, Initialization::kaiming},

@@ -12,7 +12,10 @@ using Tensors = std::span<const Tensor>;
 
 class CaseList {
  public:
-  explicit CaseList(std::uint64_t seed) : rng_(seed) {}
+  explicit CaseList(std::uint64_t seed) : seed_(seed), rng_(seed) {}
+
+  // Each family draws from a stream of its own, so that a case more in one changes no other.
+  void begin(std::string_view family) { rng_ = Rng(seed_).split(family); }
 
   void add(std::string operation, std::string variant, DifferentiableFunction function, std::vector<Tensor> inputs) {
     cases_.push_back({std::move(operation), std::move(variant), std::move(function), std::move(inputs)});
@@ -36,6 +39,16 @@ class CaseList {
   Tensor positive(const Shape& shape) { return rand_uniform(shape, rng_, 0.5, 2.0, DType::float64); }
   // Of either sign, 0.5 to 2 in size.
   Tensor off_zero(const Shape& shape) { return multiply(sign(normal(shape)), positive(shape)); }
+  // Sizes that differ by 0.25 at least, in random order and of either sign: no step of a difference changes which one
+  // is the largest.
+  Tensor apart(const Shape& shape) {
+    std::vector<double> values(static_cast<std::size_t>(shape.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5 + 0.25 * static_cast<double>(i);
+    for (std::size_t i = values.size(); i > 1; --i) {
+      std::swap(values[i - 1], values[static_cast<std::size_t>(rng_.below(static_cast<Index>(i)))]);
+    }
+    return multiply(sign(normal(shape)), tensor(shape, values, DType::float64));
+  }
   Tensor tokens(const Shape& shape, Index below) {
     std::vector<std::int32_t> values(static_cast<std::size_t>(shape.size()));
     for (auto& value : values) value = static_cast<std::int32_t>(rng_.below(below));
@@ -45,12 +58,14 @@ class CaseList {
   std::vector<OperationCase> take() { return std::move(cases_); }
 
  private:
+  std::uint64_t seed_;
   Rng rng_;
   std::vector<OperationCase> cases_;
 };
 
 void add_arithmetic(CaseList& list);
 void add_functions(CaseList& list);
+void add_selections(CaseList& list);
 void add_shapes(CaseList& list);
 void add_reductions(CaseList& list);
 void add_products(CaseList& list);

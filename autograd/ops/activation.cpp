@@ -6,12 +6,15 @@
 //   gelu_tanh  y = x/2 (1 + t), t = tanh(c (x + 0.044715 x^3))           y' = (1 + t)/2 + x/2 (1 - t^2) c (1 +
 //   3*0.044715 x^2)
 //
-// with Phi and phi the standard normal distribution and density, and c = sqrt(2/pi). Hendrycks and Gimpel 2016.
+//   silu       y = x s, s = 1/(1 + e^-x)                                 y' = s + x s (1 - s)
+//
+// with Phi and phi the standard normal distribution and density, and c = sqrt(2/pi).
 
 #include <cmath>
 #include <numbers>
 
 #include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
 namespace jnorm {
@@ -75,8 +78,24 @@ struct GeluTanh : ActivationOperation<GeluTanh> {
   }
 };
 
+struct Silu : ActivationOperation<Silu> {
+  static constexpr Activation kActivation = Activation::silu;
+  static constexpr Description kDescription{.name = "silu",
+                                            .inputs = "x",
+                                            .formula = "y = x/(1 + e^-x)",
+                                            .source = "Elfwing, Uchibe and Doya 2018",
+                                            .saved_inputs = 0b1,
+                                            .row_inputs = 0b1};
+
+  Var composed(std::span<const Var> inputs) const override {
+    const Var& x = inputs[0];
+    return x * sigmoid(x);
+  }
+};
+
 template <class Op>
 Var record_activation(const Var& x, SourceLine line) {
+  expect_numbers(Op::kDescription.name, x, {x.tape(), line});
   const Tensor& value = x.value();
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
   value.device().kernels().activation(Op::kActivation, value, y);
@@ -88,5 +107,6 @@ Var record_activation(const Var& x, SourceLine line) {
 Var relu(const Var& x, SourceLine line) { return record_activation<Relu>(x, line); }
 Var gelu(const Var& x, SourceLine line) { return record_activation<Gelu>(x, line); }
 Var gelu_tanh(const Var& x, SourceLine line) { return record_activation<GeluTanh>(x, line); }
+Var silu(const Var& x, SourceLine line) { return record_activation<Silu>(x, line); }
 
 }  // namespace jnorm

@@ -2,7 +2,7 @@
 // are recorded: broadcasting is an operation of its own, so no derivative here sums.
 
 #include <jnorm/autograd/ops.hpp>
-#include <jnorm/autograd/site.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
 namespace jnorm {
@@ -89,26 +89,6 @@ struct Affine : Primitive<Affine> {
   }
 };
 
-// Records y = op(a, b) after broadcasting both to one shape.
-template <class Op>
-Var record_binary(Var a, Var b, Tensor (*compute)(const Tensor&, const Tensor&), SourceLine line) {
-  const char* const name = Op::kDescription.name;
-  Tape& tape = a.tape();
-  const Site site{tape, line};
-  expect_same_kind(name, a, b, site);
-  if (a.shape() != b.shape()) {
-    Shape shape;
-    try {
-      shape = broadcast_shapes(a.shape(), b.shape());
-    } catch (const Error& error) {
-      expect(false, site, "{}: {}", name, error.what());
-    }
-    a = broadcast_to(a, shape, line);
-    b = broadcast_to(b, shape, line);
-  }
-  return tape.record(Op{}, {a, b}, compute(a.value(), b.value()), {}, line);
-}
-
 }  // namespace
 
 void expect_same_kind(const char* operation, const Var& a, const Var& b, const Site& site) {
@@ -119,12 +99,17 @@ void expect_same_kind(const char* operation, const Var& a, const Var& b, const S
          a.value().device().name(), b.value().device().name());
 }
 
+void expect_numbers(const char* operation, const Var& x, const Site& site) {
+  expect(x.dtype() != DType::int32, site, "{}: expected a floating-point dtype, got int32", operation);
+}
+
 Var add(const Var& a, const Var& b, SourceLine line) { return record_binary<Add>(a, b, add, line); }
 Var subtract(const Var& a, const Var& b, SourceLine line) { return record_binary<Subtract>(a, b, subtract, line); }
 Var multiply(const Var& a, const Var& b, SourceLine line) { return record_binary<Multiply>(a, b, multiply, line); }
 Var divide(const Var& a, const Var& b, SourceLine line) { return record_binary<Divide>(a, b, divide, line); }
 
 Var affine(const Var& x, double scale, double shift, SourceLine line) {
+  expect_numbers("affine", x, {x.tape(), line});
   return x.tape().record(Affine(scale, shift), {x}, affine(x.value(), scale, shift), {}, line);
 }
 

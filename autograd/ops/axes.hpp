@@ -8,13 +8,17 @@
 
 namespace jnorm {
 
+// -1 -> rank - 1. Throws Error(argument) on an axis out of range.
+inline int one_axis(const char* name, const Var& x, int axis, const Site& site) {
+  expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis, x.shape());
+  return x.shape().resolve_axis(axis);
+}
+
 // The bits of the named axes. Throws Error(argument) on an axis out of range or named twice.
 inline std::uint32_t axis_bits(const char* name, const Var& x, std::initializer_list<int> axes, const Site& site) {
   std::uint32_t bits = 0;
   for (const int axis : axes) {
-    expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis,
-           x.shape());
-    const std::uint32_t bit = 1u << x.shape().resolve_axis(axis);
+    const std::uint32_t bit = 1u << one_axis(name, x, axis, site);
     expect((bits & bit) == 0, site, "{}: axis {} is named twice", name, axis);
     bits |= bit;
   }

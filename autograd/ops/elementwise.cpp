@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include <jnorm/autograd/ops.hpp>
-#include <jnorm/autograd/site.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
 namespace jnorm {
@@ -126,10 +126,41 @@ struct Sign : Primitive<Sign> {
   }
 };
 
-template <class Op>
-Var record_unary(const Var& x, Tensor (*compute)(const Tensor&), SourceLine line) {
-  return x.tape().record(Op{}, {x}, compute(x.value()), {}, line);
-}
+struct Log1p : Elementwise<Log1p> {
+  static constexpr Description kDescription{.name = "log1p",
+                                            .inputs = "x",
+                                            .formula = "y = ln(1 + x), dy/dx = 1/(1 + x)",
+                                            .saved_inputs = 0b1,
+                                            .row_inputs = 0b1};
+  template <class V, class P>
+  static V scale(const V& v, const P& x, const P& /*y*/) {
+    return divide(v, affine(x, 1.0, 1.0));
+  }
+};
+
+// e^x is computed anew: y + 1 would lose it where y is near -1.
+struct Expm1 : Elementwise<Expm1> {
+  static constexpr Description kDescription{
+      .name = "expm1", .inputs = "x", .formula = "y = e^x - 1, dy/dx = e^x", .saved_inputs = 0b1, .row_inputs = 0b1};
+  template <class V, class P>
+  static V scale(const V& v, const P& x, const P& /*y*/) {
+    return multiply(v, exp(x));
+  }
+};
+
+// sigmoid(-x) is 1 - y without its cancellation where y is near 1.
+struct Sigmoid : Elementwise<Sigmoid> {
+  static constexpr Description kDescription{.name = "sigmoid",
+                                            .inputs = "x",
+                                            .formula = "y = 1/(1 + e^-x), dy/dx = sigmoid(x) sigmoid(-x)",
+                                            .saved_inputs = 0b1,
+                                            .saves_output = true,
+                                            .row_inputs = 0b1};
+  template <class V, class P>
+  static V scale(const V& v, const P& x, const P& y) {
+    return multiply(v, multiply(y, sigmoid(negate(x))));
+  }
+};
 
 }  // namespace
 
@@ -143,5 +174,8 @@ Var tanh(const Var& x, SourceLine line) { return record_unary<Tanh>(x, tanh, lin
 Var erf(const Var& x, SourceLine line) { return record_unary<Erf>(x, erf, line); }
 Var abs(const Var& x, SourceLine line) { return record_unary<Abs>(x, abs, line); }
 Var sign(const Var& x, SourceLine line) { return record_unary<Sign>(x, sign, line); }
+Var log1p(const Var& x, SourceLine line) { return record_unary<Log1p>(x, log1p, line); }
+Var expm1(const Var& x, SourceLine line) { return record_unary<Expm1>(x, expm1, line); }
+Var sigmoid(const Var& x, SourceLine line) { return record_unary<Sigmoid>(x, sigmoid, line); }
 
 }  // namespace jnorm

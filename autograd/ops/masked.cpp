@@ -10,17 +10,12 @@
 
 #include <jnorm/autograd/ops/masked.hpp>
 
-#include <jnorm/autograd/site.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/sweep.hpp>
-#include <jnorm/core/operations.hpp>
 
 namespace jnorm {
 
 namespace {
-
-// The mask is recorded as a constant, which derivatives of derivatives record again.
-const Tensor& mask_of(const Tensor& recorded) { return recorded; }
-const Tensor& mask_of(const Var& recorded) { return recorded.value(); }
 
 struct Select : Primitive<Select> {
   static constexpr Description kDescription{
@@ -28,7 +23,7 @@ struct Select : Primitive<Select> {
 
   template <class Back>
   void pull(Back& back) const {
-    if (back.wants(0)) back.give(0, select(back.cotangent(), mask_of(back.input(1))));  // [MASK.1]
+    if (back.wants(0)) back.give(0, select(back.cotangent(), value_of(back.input(1))));  // [MASK.1]
   }
   void jvp(Pushforward& push) const override {
     if (push.has(0)) push.give(select(push.tangent(0), push.input(1)));
@@ -43,7 +38,7 @@ struct SampledMatmul : Primitive<SampledMatmul> {
 
   template <class Back>
   void pull(Back& back) const {
-    const auto& mask = mask_of(back.input(2));
+    const auto& mask = value_of(back.input(2));
     if (back.wants(0)) back.give(0, masked_matmul(back.cotangent(), back.input(1), mask));
     if (back.wants(1)) back.give(1, masked_matmul(back.cotangent(), back.input(0), mask, true));  // [MASK.2]
   }
@@ -61,7 +56,7 @@ struct MaskedMatmul : Primitive<MaskedMatmul> {
 
   template <class Back>
   void pull(Back& back) const {
-    const auto& mask = mask_of(back.input(2));
+    const auto& mask = value_of(back.input(2));
     const auto& dy = back.cotangent();
     if (back.wants(0)) {
       back.give(0, transpose ? sampled_matmul(back.input(1), dy, mask) : sampled_matmul(dy, back.input(1), mask));
@@ -77,7 +72,7 @@ struct MaskedMatmul : Primitive<MaskedMatmul> {
 }  // namespace
 
 Var select(const Var& x, const Tensor& mask, SourceLine line) {
-  Tensor y = select(x.value(), mask);
+  Tensor y = at_site(Site{x.tape(), line}, [&] { return select(x.value(), mask); });
   return x.tape().record(Select{}, {x, x.tape().constant(mask, "mask", line)}, std::move(y), {}, line);
 }
 

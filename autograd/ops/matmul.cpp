@@ -3,8 +3,10 @@
 //   Y = A B, with A = a or a^T and B = b or b^T
 //   dA = dY B^T      dB = A^T dY      Y_dot = A_dot B + A B_dot
 
+#include <vector>
+
 #include <jnorm/autograd/ops.hpp>
-#include <jnorm/autograd/site.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
 namespace jnorm {
@@ -36,22 +38,50 @@ struct Matmul : Primitive<Matmul> {
   }
 };
 
+// The batch axes of a matrix product's operand, followed by these two.
+Shape with_matrices(const Shape& batched, const Shape& matrix) {
+  std::vector<Index> sizes(batched.begin(), batched.end() - 2);
+  sizes.insert(sizes.end(), matrix.end() - 2, matrix.end());
+  return Shape(std::span<const Index>(sizes));
+}
+
+// Both operands with the batch axes that theirs broadcast to.
+void broadcast_batches(Var& a, Var& b, const Site& site) {
+  const Shape one{1, 1};
+  const Shape batches = common_shape("matmul", with_matrices(a.shape(), one), with_matrices(b.shape(), one), site);
+  a = broadcast_to(a, with_matrices(batches, a.shape()), site.line);
+  b = broadcast_to(b, with_matrices(batches, b.shape()), site.line);
+}
+
+void expect_product(const Var& a, const Var& b, bool transpose_a, bool transpose_b, const Site& site) {
+  expect_same_kind("matmul", a, b, site);
+  expect_numbers("matmul", a, site);
+  expect(a.rank() >= 1 && b.rank() >= 1, site, "matmul: expected matrices or vectors, got {} and {}", a.shape(),
+         b.shape());
+  expect((a.rank() > 1 || !transpose_a) && (b.rank() > 1 || !transpose_b), site,
+         "matmul: a vector can't be transposed, got {} and {}", a.shape(), b.shape());
+  const Index inner_a = a.dim(transpose_a ? -2 : -1);
+  const Index inner_b = b.dim(transpose_b || b.rank() == 1 ? -1 : -2);
+  expect(inner_a == inner_b, site, "matmul: the inner sizes of {}{} and {}{} are {} and {}", a.shape(),
+         transpose_a ? " transposed" : "", b.shape(), transpose_b ? " transposed" : "", inner_a, inner_b);
+}
+
 }  // namespace
 
 Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b, SourceLine line) {
   const Site site{a.tape(), line};
-  expect_same_kind("matmul", a, b, site);
-  expect(a.rank() >= 2 && a.rank() == b.rank(), site,
-         "matmul: expected two matrices, or as many batch axes on both, got {} and {}", a.shape(), b.shape());
-  for (int axis = 0; axis < a.rank() - 2; ++axis) {
-    expect(a.dim(axis) == b.dim(axis), site, "matmul: the batch axes of {} and {} differ", a.shape(), b.shape());
+  expect_product(a, b, transpose_a, transpose_b, site);
+  if (a.rank() == 1)
+    return squeeze(matmul(unsqueeze(a, 0, line), b, false, transpose_b, line), b.rank() == 1 ? 0 : -2, line);
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1, line), transpose_a, false, line), -1, line);
+  if (a.rank() > 2 && b.rank() == 2 && !transpose_a) {  // one tall product: [..., T, H] -> [... T, H]
+    const Var y = matmul(flatten(a, 0, -2, line), b, false, transpose_b, line);
+    return reshape(y, a.shape().with_axis(-1, y.dim(-1)), line);
   }
-  const Index inner_a = a.dim(transpose_a ? -2 : -1);
-  const Index inner_b = b.dim(transpose_b ? -1 : -2);
-  expect(inner_a == inner_b, site, "matmul: the inner sizes of {}{} and {}{} are {} and {}", a.shape(),
-         transpose_a ? " transposed" : "", b.shape(), transpose_b ? " transposed" : "", inner_a, inner_b);
-  return a.tape().record(Matmul(transpose_a, transpose_b), {a, b},
-                         matmul(a.value(), b.value(), transpose_a, transpose_b), {}, line);
+  Var left = a, right = b;
+  broadcast_batches(left, right, site);
+  return a.tape().record(Matmul(transpose_a, transpose_b), {left, right},
+                         matmul(left.value(), right.value(), transpose_a, transpose_b), {}, line);
 }
 
 }  // namespace jnorm

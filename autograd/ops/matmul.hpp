@@ -6,7 +6,9 @@
 
 namespace jnorm {
 
-// op(a) op(b) over the last two axes, where op transposes if asked; the other axes are batches and must be equal.
+// op(a) op(b) over the last two axes, where op transposes if asked. The other axes are batches and broadcast by NumPy's
+// rule: [B, T, H] with a weight [H, K] gives [B, T, K]. A vector counts as a row on the left and as a column on the
+// right, and that axis goes away again. An inner size of 0 gives zeros.
 Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_b = false,
            SourceLine line = SourceLine::here());
 

@@ -1,14 +1,36 @@
-// Sums over axes, and what follows from them.
+// Reductions over axes.
 //
 //   sum        <-> broadcast
+//   max, min   dx = dy share, where share is 1/m at each of the m elements that are the largest, else 0
+//   variance   dx = dy 2 (x - mean) / (n - correction)
+//   logsumexp  dx = dy e^(x - y), and 0 where y = -inf
+//   l2_norm    dx = dy x / y, and 0 where y = 0
+
+#include <cmath>
+#include <limits>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/ops/axes.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
 namespace jnorm {
 
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// What a reduction of `shape` left, repeated along the axes that went away.
+template <class V>
+V spread(const V& v, const Shape& shape, std::uint32_t axes) {
+  return broadcast_to(reshape(v, with_ones_at(shape, axes)), shape);
+}
+template <class V, class Back>
+V spread_beside(const V& v, const Back& back, std::uint32_t axes) {  // the same of a cotangent
+  const Shape shape = back.input(0).shape();
+  return broadcast_to(reshape(v, back.shaped(with_ones_at(shape, axes))), back.shaped(shape));
+}
 
 struct Sum : Primitive<Sum> {
   static constexpr Description kDescription{.name = "sum", .inputs = "x", .formula = "y = sum of x over axes"};
@@ -17,23 +39,155 @@ struct Sum : Primitive<Sum> {
 
   template <class Back>
   void pull(Back& back) const {
-    if (!back.wants(0)) return;
-    const Shape shape = back.input(0).shape();
-    back.give(0, broadcast_to(reshape(back.cotangent(), back.shaped(with_ones_at(shape, axes))), back.shaped(shape)));
+    if (back.wants(0)) back.give(0, spread_beside(back.cotangent(), back, axes));
   }
   void jvp(Pushforward& push) const override {
     if (push.has(0)) push.give(sum_axes(push.tangent(0), axes << push.axis(0)));
   }
 };
 
-Var reduce(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
-  const Var y = sum_axes(x, axes, line);
+// y = a function of the elements along the axes, with the gradient Self::slope(x, y), which has x's shape.
+template <class Self>
+struct Reduction : Primitive<Self> {
+  std::uint32_t axes;
+  explicit Reduction(std::uint32_t bits) : axes(bits) {}
+
+  template <class Back>
+  void pull(Back& back) const {
+    if (!back.wants(0)) return;
+    const auto& self = static_cast<const Self&>(*this);
+    back.give(0, multiply(spread_beside(back.cotangent(), back, axes), self.slope(back.input(0), back.output())));
+  }
+  void jvp(Pushforward& push) const override {
+    if (!push.has(0)) return;
+    const Tensor slope = static_cast<const Self&>(*this).slope(push.input(0), push.output());
+    push.give(sum_axes(multiply(push.tangent(0), slope), axes << push.axis(0)));
+  }
+};
+
+// Each element's share of an extreme value: equal among those that are equal to it.
+Tensor tie_shares(const Tensor& x, const Tensor& y, std::uint32_t axes) {
+  const Tensor hits = equal(x, spread(y, x.shape(), axes)).to(x.dtype());
+  return divide(hits, spread(sum_axes(hits, axes), x.shape(), axes));
+}
+inline Tensor constant_beside(const Tensor& /*x*/, Tensor value) { return value; }
+inline Var constant_beside(const Var& x, Tensor value) { return x.tape().constant(std::move(value)); }
+
+template <class Self>
+struct Extremum : Reduction<Self> {
+  using Reduction<Self>::Reduction;
+  template <class P>
+  P slope(const P& x, const P& y) const {
+    return constant_beside(x, tie_shares(value_of(x), value_of(y), this->axes));
+  }
+};
+struct Max : Extremum<Max> {
+  static constexpr Description kDescription{
+      .name = "max", .inputs = "x", .formula = "y = max of x over axes", .saved_inputs = 0b1, .saves_output = true};
+  using Extremum::Extremum;
+};
+struct Min : Extremum<Min> {
+  static constexpr Description kDescription{
+      .name = "min", .inputs = "x", .formula = "y = min of x over axes", .saved_inputs = 0b1, .saves_output = true};
+  using Extremum::Extremum;
+};
+
+struct Variance : Reduction<Variance> {
+  static constexpr Description kDescription{
+      .name = "variance", .inputs = "x", .formula = "y = sum (x - mean)^2 / (n - correction)", .saved_inputs = 0b1};
+  double count, divisor;  // n; n - correction, or NaN
+  Variance(std::uint32_t bits, Index n, int correction)
+      : Reduction(bits),
+        count(static_cast<double>(n)),
+        divisor(n > correction ? static_cast<double>(n - correction) : kNaN) {}
+
+  template <class P>
+  P centred(const P& x) const {
+    return subtract(x, spread(affine(sum_axes(x, axes), 1.0 / count, 0.0), x.shape(), axes));
+  }
+  template <class P>
+  P slope(const P& x, const P& /*y*/) const {
+    return affine(centred(x), 2.0 / divisor, 0.0);
+  }
+  // The narrow dtypes keep their statistics in float32.
+  Tensor forward(const Tensor& x) const {
+    const Tensor centre = centred(x.to(statistics_dtype(x.dtype())));
+    return affine(sum_axes(square(centre), axes), 1.0 / divisor, 0.0).to(x.dtype());
+  }
+};
+
+struct LogSumExp : Reduction<LogSumExp> {
+  static constexpr Description kDescription{.name = "logsumexp",
+                                            .inputs = "x",
+                                            .formula = "y = ln sum e^x over axes",
+                                            .saved_inputs = 0b1,
+                                            .saves_output = true};
+  using Reduction::Reduction;
+  template <class P>
+  P slope(const P& x, const P& y) const {
+    const P shift = replaced(y, equal(value_of(y), -kInfinity), 0.0);  // -inf - (-inf) would be NaN
+    return exp(subtract(x, spread(shift, x.shape(), axes)));
+  }
+};
+
+struct L2Norm : Reduction<L2Norm> {
+  static constexpr Description kDescription{.name = "l2_norm",
+                                            .inputs = "x",
+                                            .formula = "y = sqrt(sum x^2) over axes",
+                                            .saved_inputs = 0b1,
+                                            .saves_output = true};
+  using Reduction::Reduction;
+  template <class P>
+  P slope(const P& x, const P& y) const {
+    return divide(x, spread(replaced(y, equal(value_of(y), 0.0), 1.0), x.shape(), axes));
+  }
+};
+
+Var with_kept(const Var& y, const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
   return keep == Keep::yes ? reshape(y, with_ones_at(x.shape(), axes), line) : y;
+}
+
+Var sum_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
+  return with_kept(sum_axes(x, axes, line), x, axes, keep, line);
 }
 
 // The mean over no elements is 0/0, NaN, as NumPy and PyTorch have it.
 Var mean_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
-  return affine(reduce(x, axes, keep, line), 1.0 / static_cast<double>(count_of(x.shape(), axes)), 0.0, line);
+  return affine(sum_over(x, axes, keep, line), 1.0 / static_cast<double>(count_of(x.shape(), axes)), 0.0, line);
+}
+
+template <class Op>
+Var reduce(const Var& x, std::uint32_t axes, Keep keep, Tensor (*compute)(const Tensor&, std::uint32_t),
+           SourceLine line) {
+  expect_numbers(Op::kDescription.name, x, {x.tape(), line});
+  return with_kept(x.tape().record(Op(axes), {x}, compute(x.value(), axes), {}, line), x, axes, keep, line);
+}
+
+template <class Op>
+Var extremum(const Var& x, std::uint32_t axes, Keep keep, Tensor (*compute)(const Tensor&, std::uint32_t),
+             SourceLine line) {
+  expect(count_of(x.shape(), axes) > 0, Site{x.tape(), line}, "{}: there are no elements to compare in {}",
+         Op::kDescription.name, x.shape());
+  return reduce<Op>(x, axes, keep, compute, line);
+}
+
+Var variance_over(const Var& x, std::uint32_t axes, int correction, Keep keep, SourceLine line) {
+  const Site site{x.tape(), line};
+  expect_numbers("variance", x, site);
+  expect(correction >= 0, site, "variance: the correction must not be negative, got {}", correction);
+  const Variance operation(axes, count_of(x.shape(), axes), correction);
+  return with_kept(x.tape().record(operation, {x}, operation.forward(x.value()), {}, line), x, axes, keep, line);
+}
+
+Var deviation_over(const Var& x, std::uint32_t axes, int correction, Keep keep, SourceLine line) {
+  const Site site{x.tape(), line};
+  expect_numbers("standard_deviation", x, site);
+  expect(correction >= 0, site, "standard_deviation: the correction must not be negative, got {}", correction);
+  const Index count = count_of(x.shape(), axes);
+  const double divisor = count > correction ? static_cast<double>(count - correction) : kNaN;
+  const Var centred = subtract(x, mean_over(x, axes, Keep::yes, line), line);
+  const Var length = reduce<L2Norm>(centred, axes, keep, l2_norm_axes, line);
+  return affine(length, 1.0 / std::sqrt(divisor), 0.0, line);
 }
 
 }  // namespace
@@ -43,16 +197,60 @@ Var sum_axes(const Var& x, std::uint32_t axes, SourceLine line) {
   return x.tape().record(Sum(axes), {x}, sum_axes(x.value(), axes), {}, line);
 }
 
-Var sum(const Var& x, SourceLine line) { return reduce(x, all_axes(x), Keep::no, line); }
-
+Var sum(const Var& x, SourceLine line) { return sum_over(x, all_axes(x), Keep::no, line); }
 Var sum(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return reduce(x, axis_bits("sum", x, axes, {x.tape(), line}), keep, line);
+  return sum_over(x, axis_bits("sum", x, axes, {x.tape(), line}), keep, line);
 }
 
 Var mean(const Var& x, SourceLine line) { return mean_over(x, all_axes(x), Keep::no, line); }
-
 Var mean(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
   return mean_over(x, axis_bits("mean", x, axes, {x.tape(), line}), keep, line);
+}
+
+Var max(const Var& x, SourceLine line) { return extremum<Max>(x, all_axes(x), Keep::no, max_axes, line); }
+Var max(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return extremum<Max>(x, axis_bits("max", x, axes, {x.tape(), line}), keep, max_axes, line);
+}
+
+Var min(const Var& x, SourceLine line) { return extremum<Min>(x, all_axes(x), Keep::no, min_axes, line); }
+Var min(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return extremum<Min>(x, axis_bits("min", x, axes, {x.tape(), line}), keep, min_axes, line);
+}
+
+Var variance(const Var& x, int correction, SourceLine line) {
+  return variance_over(x, all_axes(x), correction, Keep::no, line);
+}
+Var variance(const Var& x, std::initializer_list<int> axes, int correction, Keep keep, SourceLine line) {
+  return variance_over(x, axis_bits("variance", x, axes, {x.tape(), line}), correction, keep, line);
+}
+
+Var standard_deviation(const Var& x, int correction, SourceLine line) {
+  return deviation_over(x, all_axes(x), correction, Keep::no, line);
+}
+Var standard_deviation(const Var& x, std::initializer_list<int> axes, int correction, Keep keep, SourceLine line) {
+  return deviation_over(x, axis_bits("standard_deviation", x, axes, {x.tape(), line}), correction, keep, line);
+}
+
+Var logsumexp(const Var& x, SourceLine line) {
+  return reduce<LogSumExp>(x, all_axes(x), Keep::no, logsumexp_axes, line);
+}
+Var logsumexp(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return reduce<LogSumExp>(x, axis_bits("logsumexp", x, axes, {x.tape(), line}), keep, logsumexp_axes, line);
+}
+
+Var l1_norm(const Var& x, SourceLine line) { return sum(abs(x, line), line); }
+Var l1_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return sum_over(abs(x, line), axis_bits("l1_norm", x, axes, {x.tape(), line}), keep, line);
+}
+
+Var l2_norm(const Var& x, SourceLine line) { return reduce<L2Norm>(x, all_axes(x), Keep::no, l2_norm_axes, line); }
+Var l2_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return reduce<L2Norm>(x, axis_bits("l2_norm", x, axes, {x.tape(), line}), keep, l2_norm_axes, line);
+}
+
+Var max_norm(const Var& x, SourceLine line) { return max(abs(x, line), line); }
+Var max_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
+  return extremum<Max>(abs(x, line), axis_bits("max_norm", x, axes, {x.tape(), line}), keep, max_axes, line);
 }
 
 }  // namespace jnorm

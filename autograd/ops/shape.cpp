@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <vector>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/ops/axes.hpp>
@@ -131,10 +133,48 @@ Var permute(const Var& x, std::initializer_list<int> axes, SourceLine line) {
 
 Var transpose(const Var& x, SourceLine line) {
   expect(x.rank() >= 2, Site{x.tape(), line}, "transpose: expected at least two axes, got {}", x.shape());
+  return transpose(x, -2, -1, line);
+}
+
+Var transpose(const Var& x, int a, int b, SourceLine line) {
+  const Site site{x.tape(), line};
   std::array<int, Shape::kMaxRank> axes{};
-  for (int i = 0; i < x.rank(); ++i) axes[static_cast<std::size_t>(i)] = i;
-  std::swap(axes[static_cast<std::size_t>(x.rank() - 2)], axes[static_cast<std::size_t>(x.rank() - 1)]);
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[static_cast<std::size_t>(one_axis("transpose", x, a, site))],
+            axes[static_cast<std::size_t>(one_axis("transpose", x, b, site))]);
   return permute(x, std::span<const int>(axes.data(), static_cast<std::size_t>(x.rank())), line);
+}
+
+Var unsqueeze(const Var& x, int axis, SourceLine line) {
+  const Site site{x.tape(), line};
+  expect(axis >= -x.rank() - 1 && axis <= x.rank(), site, "unsqueeze: axis {} is out of range for a new axis of {}",
+         axis, x.shape());
+  std::vector<Index> sizes(x.shape().begin(), x.shape().end());
+  sizes.insert(sizes.begin() + (axis < 0 ? axis + x.rank() + 1 : axis), 1);
+  return reshape(x, Shape(std::span<const Index>(sizes)), line);
+}
+
+Var squeeze(const Var& x, int axis, SourceLine line) {
+  const Site site{x.tape(), line};
+  axis = one_axis("squeeze", x, axis, site);
+  expect(x.dim(axis) == 1, site, "squeeze: axis {} of {} has size {}, not 1", axis, x.shape(), x.dim(axis));
+  std::vector<Index> sizes(x.shape().begin(), x.shape().end());
+  sizes.erase(sizes.begin() + axis);
+  return reshape(x, Shape(std::span<const Index>(sizes)), line);
+}
+
+Var flatten(const Var& x, int first, int last, SourceLine line) {
+  if (x.rank() == 0) return reshape(x, {1}, line);
+  const Site site{x.tape(), line};
+  first = one_axis("flatten", x, first, site);
+  last = one_axis("flatten", x, last, site);
+  expect(first <= last, site, "flatten: axis {} stands behind axis {}", first, last);
+  std::vector<Index> sizes(x.shape().begin(), x.shape().begin() + first);
+  Index product = 1;
+  for (int axis = first; axis <= last; ++axis) product *= x.dim(axis);
+  sizes.push_back(product);
+  sizes.insert(sizes.end(), x.shape().begin() + last + 1, x.shape().end());
+  return reshape(x, Shape(std::span<const Index>(sizes)), line);
 }
 
 }  // namespace jnorm

@@ -1,10 +1,11 @@
-// ReLU and the two GELUs (Hendrycks and Gimpel 2016), and their derivatives.
+// ReLU, the two GELUs (Hendrycks and Gimpel 2016) and SiLU, and their derivatives.
 //
 //   relu   y = max(x, 0)                    dy/dx = 1 where x > 0, else 0
-//   gelu   y = x gate(x)                    dy/dx = gate(x) + x gate'(x)
-//            erf form:   gate = Phi(x), the normal distribution function;  gate' = phi(x)
-//            tanh form:  gate = (1 + tanh(w/2)) / 2 = 1 / (1 + exp(-w)),   gate' = gate (1 - gate) w',
+//   gated  y = x gate(x)                    dy/dx = gate(x) + x gate'(x)
+//            gelu:       gate = Phi(x), the normal distribution function;  gate' = phi(x)
+//            gelu_tanh:  gate = (1 + tanh(w/2)) / 2 = 1 / (1 + exp(-w)),   gate' = gate (1 - gate) w',
 //                        w = 2 sqrt(2/pi) (x + 0.044715 x^3)
+//            silu:       gate = 1 / (1 + exp(-x)),                         gate' = gate (1 - gate)
 //
 // 1 + erf and 1 + tanh cancel in the negative tail, in float32 to exactly 0 beyond -6. So the gate is computed at -|x|,
 // where it is a small number and stays one, and gate(|x|) = 1 - gate(-|x|) gives the other half:
@@ -53,8 +54,6 @@ Batch<T> exp2_nonpositive(const Batch<T>& x) {
   }
 }
 
-constexpr double kFar = 40;  // both gates are 0 at -kFar
-
 template <class T>
 struct Gate {
   Batch<T> value, slope;  // at -a
@@ -88,7 +87,9 @@ struct NormalTail<double> {
                                           1.0};
 };
 
+// Each gate is 0 at -kFar.
 struct GeluGate {
+  static constexpr double kFar = 40;
   template <class T>
   static Gate<T> at_minus(const Batch<T>& a) {
     const Batch<T> bell = exp2_nonpositive(a * a * Batch<T>(T(-0.5 * std::numbers::log2e)));
@@ -99,6 +100,7 @@ struct GeluGate {
 };
 
 struct GeluTanhGate {
+  static constexpr double kFar = 40;
   template <class T>
   static Gate<T> at_minus(const Batch<T>& a) {
     constexpr double linear = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi, cubic = 0.044715 * linear;
@@ -111,8 +113,18 @@ struct GeluTanhGate {
   }
 };
 
+struct SiluGate {
+  static constexpr double kFar = 750;
+  template <class T>
+  static Gate<T> at_minus(const Batch<T>& a) {
+    const Batch<T> one(T(1)), z = exp2_nonpositive(a * Batch<T>(T(-std::numbers::log2e)));
+    const Batch<T> rest = one / (one + z), value = z * rest;
+    return {value, value * rest};
+  }
+};
+
 template <class GateOf>
-struct Gelu {
+struct Gated {
   template <class T>
   static Batch<T> value(const Batch<T>& x) {
     const Batch<T> a = magnitude(x);
@@ -130,7 +142,7 @@ struct Gelu {
   // |x|, at most kFar. A NaN as the second operand is what min and max return.
   template <class T>
   static Batch<T> magnitude(const Batch<T>& x) {
-    return xsimd::min(Batch<T>(T(kFar)), xsimd::abs(x));
+    return xsimd::min(Batch<T>(T(GateOf::kFar)), xsimd::abs(x));
   }
 };
 
@@ -151,8 +163,9 @@ template <class F>
 decltype(auto) dispatch_activation(Activation op, F&& f) {
   switch (op) {
     case Activation::relu: return f(Relu{});
-    case Activation::gelu: return f(Gelu<GeluGate>{});
-    case Activation::gelu_tanh: return f(Gelu<GeluTanhGate>{});
+    case Activation::gelu: return f(Gated<GeluGate>{});
+    case Activation::gelu_tanh: return f(Gated<GeluTanhGate>{});
+    case Activation::silu: return f(Gated<SiluGate>{});
   }
 }
 

@@ -11,6 +11,9 @@ void fill(const Tensor& y, double value);
 void convert(const Tensor& x, const Tensor& y);
 void unary(UnaryOp op, const Tensor& x, const Tensor& y);
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y);
+void parametric(ParametricOp op, const Tensor& x, double p, double q, const Tensor& y);
+void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& y);
+void where(const Tensor& mask, const Tensor& a, const Tensor& b, const Tensor& y);
 void affine(const Tensor& x, double scale, double shift, const Tensor& y);
 void accumulate(const Tensor& x, double scale, const Tensor& y);
 
@@ -20,9 +23,23 @@ void activation_dx(Activation op, const Tensor& dy, const Tensor& x, const Desti
 
 // shape.cpp
 void broadcast(const Tensor& x, const Tensor& y);
-void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
 void permute(const Tensor& x, const int* axes, const Tensor& y);
 void copy_block(const Tensor& x, const BlockCopy& block, const Tensor& y);
+void copy_strided(const Shape& sizes, const Tensor& x, const Strides& from, const Tensor& y, const Strides& to);
+
+// reduction.cpp
+void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
+void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y);
+
+// dropout.cpp
+void dropout(const Tensor& x, double p, const Rng::State& mask, Index period, const Tensor& y);
+
+// indexing.cpp
+void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void index_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
+void argmax(const Tensor& x, int axis, const Tensor& y);
 
 // matmul.cpp
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Destination& y);

@@ -1,50 +1,12 @@
-// Kernels that move elements or sum over axes, described by strides.
-
-#include <array>
+// Kernels that move elements, described by strides.
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
-#include <jnorm/core/parallel.hpp>
+#include <jnorm/core/kernels/walk.hpp>
 
 namespace jnorm::cpu {
 
 namespace {
-
-using Sizes = std::array<Index, Shape::kMaxRank>;
-
-Sizes row_major_strides(const Shape& shape) {
-  Sizes strides{};
-  Index stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= shape[axis];
-  }
-  return strides;
-}
-
-// Calls visit(offset) for every element of `shape` in row-major order, where offset follows `strides`: the walk over
-// one tensor's elements in another tensor's order. The innermost axis is a plain loop.
-template <class Visit>
-void walk(const Shape& shape, const Sizes& strides, Visit&& visit) {
-  if (shape.size() == 0) return;
-  const int rank = shape.rank();
-  if (rank == 0) return visit(Index{0});
-  const Index inner = shape.last();
-  const Index inner_stride = strides[static_cast<std::size_t>(rank - 1)];
-  Sizes position{};
-  Index offset = 0;
-  const Index rows = shape.size() / inner;
-  for (Index row = 0; row < rows; ++row) {
-    for (Index i = 0; i < inner; ++i) visit(offset + i * inner_stride);
-    for (int axis = rank - 2; axis >= 0; --axis) {
-      const auto a = static_cast<std::size_t>(axis);
-      offset += strides[a];
-      if (++position[a] < shape[axis]) break;
-      offset -= strides[a] * shape[axis];
-      position[a] = 0;
-    }
-  }
-}
 
 // How `x` lies under the axes of the shape that it broadcasts to: stride 0 where it repeats.
 Sizes broadcast_strides(const Shape& x, const Shape& y) {
@@ -70,27 +32,6 @@ void broadcast(const Tensor& x, const Tensor& y) {
       return;
     }
     walk(y.shape(), broadcast_strides(x.shape(), y.shape()), [&](Index offset) { *out++ = in[offset]; });
-  });
-}
-
-void sum(const Tensor& x, std::uint32_t kept, const Tensor& y) {
-  dispatch_wide("sum", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    // Every element of x is added to the element of y that its kept axes name. Float64 keeps the sum's rounding below
-    // the result's; it is rounded once.
-    Sizes strides{};
-    Index stride = 1;
-    for (int axis = x.rank() - 1; axis >= 0; --axis) {
-      if ((kept >> axis & 1u) == 0) continue;
-      strides[static_cast<std::size_t>(axis)] = stride;
-      stride *= x.dim(axis);
-    }
-    const Tensor wide = x.dtype() == DType::float64 ? y : Tensor::uninitialized(y.shape(), DType::float64);
-    double* const totals = wide.output_data<double>();
-    std::fill_n(totals, y.size(), 0.0);
-    const T* in = x.data<T>();
-    walk(x.shape(), strides, [&](Index offset) { totals[offset] += static_cast<double>(*in++); });
-    if (x.dtype() != DType::float64) convert(wide, y);
   });
 }
 
@@ -126,6 +67,25 @@ void copy_block(const Tensor& x, const BlockCopy& block, const Tensor& y) {
         }
       }
     }
+  });
+}
+
+void copy_strided(const Shape& sizes, const Tensor& x, const Strides& from, const Tensor& y, const Strides& to) {
+  dispatch_any("copy_strided", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const in = x.data<T>() + from.offset;
+    T* const out = y.output_data<T>() + to.offset;
+    const Index inner = inner_size(sizes);
+    const Index in_step = inner_stride(sizes, from.steps), out_step = inner_stride(sizes, to.steps);
+    for_each_row<2>(sizes, {from.steps, to.steps}, [&](Index /*row*/, const std::array<Index, 2>& offsets) {
+      const T* const in_row = in + offsets[0];
+      T* const out_row = out + offsets[1];
+      if (in_step == 1 && out_step == 1) {
+        std::copy_n(in_row, inner, out_row);
+      } else {
+        for (Index i = 0; i < inner; ++i) out_row[i * out_step] = in_row[i * in_step];
+      }
+    });
   });
 }
 

@@ -7,7 +7,7 @@ using namespace jnorm::test;
 
 namespace {
 
-constexpr std::array kActivations{Activation::relu, Activation::gelu, Activation::gelu_tanh};
+constexpr std::array kActivations{Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
 
 Tensor activation(Activation op, const Tensor& x) {
   Tensor y = garbage_like(x);
@@ -27,6 +27,10 @@ Gate exact_gate(Activation op, long double x) {
   if (op == Activation::gelu) {
     const long double pi = std::numbers::pi_v<long double>;
     return {std::erfc(-x / std::sqrt(2.0L)) / 2, std::exp(-x * x / 2) / std::sqrt(2 * pi)};
+  }
+  if (op == Activation::silu) {
+    const long double value = 1 / (1 + std::exp(-x)), rest = 1 / (1 + std::exp(x));
+    return {value, value * rest};
   }
   const long double scale = 2 * std::sqrt(2 / std::numbers::pi_v<long double>);
   const long double value = 1 / (1 + std::exp(-scale * (x + 0.044715L * x * x * x)));
@@ -49,8 +53,9 @@ double error(Activation op, const Tensor& x, const Tensor& got, bool of_derivati
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const long double at = xs[i], size = std::abs(at);
     const Gate gate = exact_gate(op, at), lower = exact_gate(op, -size);
-    const long double exponent =
-        op == Activation::gelu ? size * size / 2 : 1.6L * (size + 0.044715L * size * size * size);
+    const long double exponent = op == Activation::silu   ? size
+                                 : op == Activation::gelu ? size * size / 2
+                                                          : 1.6L * (size + 0.044715L * size * size * size);
     const long double roundings = (4 + 2 * exponent) * machine_epsilon(x.dtype());
     const long double right = of_derivative ? gate.value + at * gate.slope : at * gate.value;
     const long double terms = of_derivative ? lower.value + size * lower.slope + (at > 0 ? 1 : 0) : std::abs(right);
@@ -98,8 +103,8 @@ TEST_CASE("gelu: the negative tail does not cancel, and the variants are not mix
   }
 }
 
-TEST_CASE("gelu: values and derivatives are exact up to some roundings, tail included") {
-  for (const Activation op : {Activation::gelu, Activation::gelu_tanh}) {
+TEST_CASE("gelu and silu: values and derivatives are exact up to some roundings, tail included") {
+  for (const Activation op : {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
     for (const DType dtype : kWideTypes) {
       CAPTURE(op);
       CAPTURE(dtype);

@@ -25,6 +25,7 @@ TEST_CASE("activate: each activation is the operation of its name") {
   CHECK(activate(Activation::relu, x).value().values() == relu(x).value().values());
   CHECK(activate(Activation::gelu, x).value().values() == gelu(x).value().values());
   CHECK(activate(Activation::gelu_tanh, x).value().values() == gelu_tanh(x).value().values());
+  CHECK(activate(Activation::silu, x).value().values() == silu(x).value().values());
 }
 
 TEST_CASE("activation: names go both ways, and an unknown one is refused") {
