@@ -24,6 +24,14 @@ struct Elementwise : Primitive<Self> {
   }
 };
 
+// v / d for a derivative with a pole at d = 0, but 0 where v is 0 too: a cotangent of 0 says that the path isn't taken,
+// as behind where or maximum, and 0/0 would make NaN of it.
+template <class V, class P>
+V divide_at_pole(const V& v, const P& d) {
+  const Tensor not_taken = logical_and(equal(value_of(v), 0.0), equal(value_of(d), 0.0));
+  return divide(v, replaced(broadcast_to(d, v.shape()), not_taken, 1.0));
+}
+
 struct Exp : Elementwise<Exp> {
   static constexpr Description kDescription{
       .name = "exp", .inputs = "x", .formula = "y = e^x, dy/dx = y", .saves_output = true, .row_inputs = 0b1};
@@ -38,7 +46,7 @@ struct Log : Elementwise<Log> {
       .name = "log", .inputs = "x", .formula = "y = ln x, dy/dx = 1/x", .saved_inputs = 0b1, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& x, const P& /*y*/) {
-    return divide(v, x);
+    return divide_at_pole(v, x);
   }
 };
 
@@ -47,7 +55,7 @@ struct Sqrt : Elementwise<Sqrt> {
       .name = "sqrt", .inputs = "x", .formula = "y = sqrt(x), dy/dx = 1/(2y)", .saves_output = true, .row_inputs = 0b1};
   template <class V, class P>
   static V scale(const V& v, const P& /*x*/, const P& y) {
-    return affine(divide(v, y), 0.5, 0.0);
+    return affine(divide_at_pole(v, y), 0.5, 0.0);
   }
 };
 

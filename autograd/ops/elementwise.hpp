@@ -9,7 +9,8 @@ namespace jnorm {
 // Functions, elementwise. NaN goes through all of them, and so does a NaN cotangent.
 Var exp(const Var& x, SourceLine line = SourceLine::here());
 Var log(const Var& x, SourceLine line = SourceLine::here());
-// sqrt's derivative at 0 is infinite, so sqrt(sum(square(x))) has none at x = 0 (NaN): add an eps below the root.
+// sqrt's derivative at 0 is infinite, so sqrt(sum(square(x))) has none at x = 0 (NaN): add an eps below the root, or
+// take l2_norm. But where the cotangent is 0, as in a branch that isn't taken, log and sqrt give a gradient of 0 at 0.
 Var sqrt(const Var& x, SourceLine line = SourceLine::here());
 Var rsqrt(const Var& x, SourceLine line = SourceLine::here());       // 1 / sqrt(x)
 Var reciprocal(const Var& x, SourceLine line = SourceLine::here());  // 1 / x

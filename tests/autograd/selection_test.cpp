@@ -115,3 +115,14 @@ TEST_CASE("selection: where names what doesn't fit") {
   CHECK_THROWS_WITH_AS(where(indices({3}, three), x, tape.constant(ones({2}, DType::float64))),
                        doctest::Contains("where: the operands are float32 and float64"), Error);
 }
+
+TEST_CASE("selection: a root or logarithm of 0 on a path that isn't taken has the gradient 0") {
+  Tape tape;
+  const Var x = tape.variable(tensor({0.0})), y = tape.variable(tensor({0.0}));
+  tape.backward(maximum(sqrt(square(x) + square(y)), 1e-10));
+  CHECK(x.gradient().item() == 0.0);
+  CHECK(y.gradient().item() == 0.0);
+  const Var z = tape.variable(tensor({0, 1}));
+  tape.backward(sum(where(greater(z.value(), 0.0), log(z), 5.0)));
+  CHECK(z.gradient() == close({0, 1}));
+}
