@@ -11,7 +11,7 @@
 // Two or three inputs work alike: forward(a, b, y) and backward(a, b, y, dy, da, db). The lambdas are generic and run
 // in the inputs' dtype, and for the narrow dtypes in float32; results go into the last arguments, which take any shape
 // that is assigned to them. A lambda that returns something is refused by the compiler: a lazy expression would refer
-// to its dead locals.
+// to its dead locals. The sweeps of a dense Jacobian call backward in several threads at once.
 
 #include <array>
 #include <memory>
