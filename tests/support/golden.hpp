@@ -24,7 +24,7 @@ inline std::map<std::string, GoldenEntry> load_golden(const std::string& file) {
 // The largest difference of elements relative to the largest element that is expected, as the rounding errors of sums
 // are. Terms that cancel leave no size to compare with, so the scale is never below `smallest_scale`. NaN equals NaN,
 // and an infinity itself; otherwise they, and other shapes, are an infinite error.
-inline double golden_error(const jnorm::Tensor& got, const jnorm::Tensor& expected, double smallest_scale = 1e-2) {
+inline double golden_error(const jnorm::Tensor& got, const jnorm::Tensor& expected, double smallest_scale = 0.1) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (got.shape() != expected.shape()) return infinity;
   const std::vector<double> left = got.values();
