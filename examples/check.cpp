@@ -1,15 +1,19 @@
 // `jnorm check`: every operation's derivative under every witness.
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <jnorm/autograd/catalogue.hpp>
+#include <jnorm/autograd/operation_summary.hpp>
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/nearest_word.hpp>
 
 #include "commands.hpp"
+#include "operations_page.hpp"
 
 namespace jnorm {
 
@@ -29,6 +33,16 @@ struct OperationResult {
 
   bool passed() const {
     return std::all_of(verdicts.begin(), verdicts.end(), [](const Verdict& v) { return v.witness.holds(); });
+  }
+
+  // The orders at which every witness of every case holds.
+  std::set<int> orders() const {
+    std::set<int> held;
+    for (const Verdict& verdict : verdicts) held.insert(verdict.witness.order);
+    for (const Verdict& verdict : verdicts) {
+      if (!verdict.witness.holds()) held.erase(verdict.witness.order);
+    }
+    return held;
   }
 
   const Verdict* find(const std::string& witness, int order) const {
@@ -140,13 +154,20 @@ nlohmann::ordered_json json_of(const Verdict& verdict) {
 }
 
 nlohmann::ordered_json json_of(const std::vector<OperationResult>& results) {
+  std::map<std::string, OperationSummary> summaries;
+  for (const OperationSummary& summary : operation_summaries()) summaries[summary.name] = summary;
   nlohmann::ordered_json operations = nlohmann::ordered_json::array();
   bool passed = true;
   for (const OperationResult& result : results) {
     nlohmann::ordered_json witnesses = nlohmann::ordered_json::array();
     for (const Verdict& verdict : result.verdicts) witnesses.push_back(json_of(verdict));
     passed = passed && result.passed();
+    const OperationSummary& summary = summaries.at(result.operation);
     operations.push_back({{"operation", result.operation},
+                          {"kind", to_string(summary.kind)},
+                          {"formula", summary.formula},
+                          {"records", summary.parts},
+                          {"saved", summary.saved},
                           {"cases", result.cases},
                           {"passed", result.passed()},
                           {"witnesses", std::move(witnesses)},
@@ -169,13 +190,16 @@ class Check final : public Command {
     flags.group("What is checked");
     flags.add("--order", order_, "1|2|3", "the highest derivative", 1);
     flags.add("--operation", operation_, "NAME", "only this one");
+    flags.add("--page", page_, "print autograd/OPERATIONS.md: every operation with its formula, to third order");
   }
 
   void run(const Session& session) override {
     expect(order_ <= 3, "--order: expected 1, 2 or 3, got {}", order_);
+    if (page_) order_ = 3;
     const std::vector<OperationResult> results = check_all(session);
     session.show(
-        "check.txt", [&](const Style& style) { return text_of(results, order_, style); },
+        page_ ? "OPERATIONS.md" : "check.txt",
+        [&](const Style& style) { return page_ ? page_of(results) : text_of(results, order_, style); },
         [&] { return json_of(results); });
     for (const OperationResult& result : results) {
       if (!result.passed()) fail(ErrorKind::check, "check: the derivative of {} isn't right", result.operation);
@@ -210,7 +234,14 @@ class Check final : public Command {
            in_quotes(operation_), hint);
   }
 
+  static std::string page_of(const std::vector<OperationResult>& results) {
+    std::map<std::string, std::set<int>> orders;
+    for (const OperationResult& result : results) orders[result.operation] = result.orders();
+    return operations_page(orders);
+  }
+
   Index order_ = 2;
+  bool page_ = false;
   std::string operation_;
 };
 

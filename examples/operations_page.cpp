@@ -1,8 +1,5 @@
 #include "operations_page.hpp"
 
-#include <map>
-#include <set>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -32,20 +29,6 @@ std::string cell(std::string text) {
   return text;
 }
 
-// Operation -> the orders at which every witness of every case holds.
-std::map<std::string, std::set<int>> orders_that_hold() {
-  std::map<std::string, std::set<int>> orders;
-  for (const OperationCase& operation_case : operation_cases(1)) {
-    const bool known = orders.count(operation_case.operation) > 0;
-    std::set<int>& mine = orders[operation_case.operation];
-    if (!known) mine = {1, 2, 3};
-    for (const GradientWitness& witness : check_operation(operation_case, {.order = 3}).witnesses) {
-      if (!witness.holds()) mine.erase(witness.order);
-    }
-  }
-  return orders;
-}
-
 std::string origin_of(const OperationSummary& summary) {
   // The page lies in autograd/.
   const std::string prefix = "autograd/";
@@ -56,10 +39,10 @@ std::string origin_of(const OperationSummary& summary) {
 
 }  // namespace
 
-std::string operations_page() {
+std::string operations_page(const std::map<std::string, std::set<int>>& orders) {
   std::string page = kHead;
-  const std::map<std::string, std::set<int>> orders = orders_that_hold();
   for (const OperationSummary& summary : operation_summaries()) {
+    if (orders.count(summary.name) == 0) continue;
     const std::string formula = summary.kind == OperationSummary::Kind::composed
                                     ? fmt::format("by {}", fmt::join(summary.parts, ", "))
                                     : fmt::format("`{}`", summary.formula);

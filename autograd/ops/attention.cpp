@@ -137,7 +137,8 @@ struct Attention : AnyAttention<Attention> {
                                             .formula = "y = softmax(scale q k^T where mask) v",
                                             .source = "Vaswani et al. 2017",
                                             .saved_inputs = 0b1111,
-                                            .saves_output = true};
+                                            .saves_output = true,
+                                            .saved = "lse"};
   using AnyAttention::AnyAttention;
 };
 
@@ -149,6 +150,7 @@ struct CausalAttention : AnyAttention<CausalAttention> {
                                             .source = "Vaswani et al. 2017",
                                             .saved_inputs = 0b111,
                                             .saves_output = true,
+                                            .saved = "lse",
                                             .row_inputs = 0b001,
                                             .earlier_inputs = 0b110,
                                             .row_saved = 0b1};

@@ -31,7 +31,8 @@ struct BatchNorm : ChannelNorm<BatchNorm> {
       .formula = "y = gamma * (x - mean(x)) / sqrt(variance(x) + eps) + beta, statistics by channel over the batch",
       .derivation = "autograd/ops/batch_norm.md",
       .source = "Ioffe and Szegedy 2015",
-      .saved_inputs = 0b1111};
+      .saved_inputs = 0b1111,
+      .saved = "mean rstd"};
   using ChannelNorm::ChannelNorm;
 
   Var composed(std::span<const Var> inputs) const override {
@@ -62,6 +63,7 @@ struct BatchNormEvaluation : ChannelNorm<BatchNormEvaluation<RowLocal>> {
       .derivation = "autograd/ops/batch_norm.md",
       .source = "Ioffe and Szegedy 2015",
       .saved_inputs = 0b111,
+      .saved = "mean rstd",
       .row_inputs = RowLocal ? 0b1 : 0b0};
   using ChannelNorm<BatchNormEvaluation<RowLocal>>::ChannelNorm;
 

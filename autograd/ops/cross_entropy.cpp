@@ -60,7 +60,8 @@ struct CrossEntropy : Fused<CrossEntropy> {
       .inputs = "logits targets class_weights",
       .formula = "loss = mean(w[t] ((1 - s) (logsumexp(x) - x[t]) + s mean(logsumexp(x) - x)))",
       .source = "smoothing: Szegedy et al. 2016",
-      .saved_inputs = 0b111};
+      .saved_inputs = 0b111,
+      .saved = "lse"};
   CrossEntropySettings settings;
   explicit CrossEntropy(const CrossEntropySettings& chosen) : settings(chosen) {}
 

@@ -26,6 +26,7 @@ struct GroupNorm : ChannelNorm<GroupNorm<RowLocal>> {
       .derivation = "autograd/ops/group_norm.md",
       .source = "Wu and He 2018",
       .saved_inputs = 0b11,
+      .saved = "mean rstd",
       .row_inputs = if_rows(RowLocal, 0b1),
       .row_saved = if_rows(RowLocal, 0b11)};
   using ChannelNorm<GroupNorm<RowLocal>>::ChannelNorm;

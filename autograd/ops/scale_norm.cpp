@@ -34,6 +34,7 @@ struct ScaleNorm : Fused<ScaleNorm> {
                                             .derivation = "autograd/ops/scale_norm.md",
                                             .source = "Nguyen and Salazar 2019",
                                             .saved_inputs = 0b11,
+                                            .saved = "rnorm",
                                             .row_inputs = 0b1,
                                             .row_saved = 0b1};
   double eps;

@@ -1,3 +1,6 @@
+#include <fstream>
+#include <iterator>
+
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -29,4 +32,20 @@ TEST_CASE("jnorm check: an unknown operation and an order out of range are refus
   check_refused({"check", "--operation", "elephant"},
                 "--operation: there is none called \"elephant\"; `jnorm check` lists them");
   check_refused({"check", "--order", "4"}, "--order: expected 1, 2 or 3, got 4");
+}
+
+TEST_CASE("jnorm check: the committed page of operations is what the code says") {
+  const Finished run = run_jnorm({"check", "--page", "--progress", "none"});
+  CHECK(run.exit_code == 0);
+  std::ifstream committed(JNORM_SOURCE "/autograd/OPERATIONS.md");
+  const std::string page{std::istreambuf_iterator<char>(committed), {}};
+  CHECK_MESSAGE(run.out == page, "write it again: jnorm check --page > autograd/OPERATIONS.md");
+}
+
+TEST_CASE("jnorm check: JSON says of each operation what it computes and saves") {
+  const auto report = nlohmann::json::parse(run_jnorm({"check", "--operation", "rms_norm", "--json"}).out);
+  const auto& operation = report["operations"][0];
+  CHECK(operation["kind"] == "fused");
+  CHECK(operation["formula"] == "y = gamma * x / sqrt(mean(x^2) + eps)");
+  CHECK(operation["saved"] == nlohmann::json({"x", "gamma", "rstd"}));
 }
