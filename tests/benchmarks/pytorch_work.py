@@ -109,7 +109,8 @@ def block_jacobian(tokens, width, heads):
 
 def main():
     work = {"training_step": training_step, "layer_norm_both_ways": layer_norm_both_ways,
-            "multiplication_chain": multiplication_chain, "block_jacobian": block_jacobian}
+            "multiplication_chain": multiplication_chain, "fresh_tape": multiplication_chain,
+            "block_jacobian": block_jacobian}
     results = {}
     for name in sys.argv[1:]:
         function, *arguments = name.split("/")
