@@ -28,15 +28,24 @@ void add_saved(std::vector<std::string>& saved, const Node& node) {
   for (std::size_t i = 0; i < node.saved_count && i < kept.size(); ++i) add_new(saved, kept[i]);
 }
 
+// The node of the operation that has this name, or null if the function records only others.
+const Node* find_own(const Tape& tape, const std::string& name) {
+  for (NodeIndex i = 0; i < tape.size(); ++i) {
+    const Operation* const operation = tape.node(i).operation;
+    if (operation != nullptr && operation->description().name == name) return &tape.node(i);
+  }
+  return nullptr;
+}
+
 // Adds what one case tells.
 void add_case(OperationSummary& summary, const OperationCase& operation_case) {
   Tape tape;
   std::vector<Var> xs;
   for (const Tensor& input : operation_case.inputs) xs.push_back(tape.variable(input));
-  const Var y = operation_case.function(xs);
-  const Operation* const operation = tape.node(y.index()).operation;
-  const bool own = operation != nullptr && operation->description().name == operation_case.operation;
-  if (!own) {
+  operation_case.function(xs);
+  const Node* const own = find_own(tape, operation_case.operation);
+  if (own == nullptr) {
+    if (!summary.formula.empty()) return;  // a case where nothing is left to do
     summary.kind = OperationSummary::Kind::composed;
     for (NodeIndex i = 0; i < tape.size(); ++i) {
       if (tape.node(i).operation == nullptr) continue;
@@ -45,12 +54,13 @@ void add_case(OperationSummary& summary, const OperationCase& operation_case) {
     }
     return;
   }
-  const Description& description = operation->description();
-  summary.kind = operation->has_composition() ? OperationSummary::Kind::fused : OperationSummary::Kind::primitive;
+  const Description& description = own->operation->description();
+  summary.parts.clear();
+  summary.kind = own->operation->has_composition() ? OperationSummary::Kind::fused : OperationSummary::Kind::primitive;
   summary.formula = description.formula;
   summary.derivation = description.derivation;
   summary.source = description.source;
-  add_saved(summary.saved, tape.node(y.index()));
+  add_saved(summary.saved, *own);
 }
 
 }  // namespace

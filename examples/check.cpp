@@ -190,7 +190,7 @@ class Check final : public Command {
     flags.group("What is checked");
     flags.add("--order", order_, "1|2|3", "the highest derivative", 1);
     flags.add("--operation", operation_, "NAME", "only this one");
-    flags.add("--page", page_, "print autograd/OPERATIONS.md: every operation with its formula, to third order");
+    flags.toggle("--page", page_, "print autograd/OPERATIONS.md: every operation with its formula, to third order");
   }
 
   void run(const Session& session) override {
