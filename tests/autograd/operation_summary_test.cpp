@@ -38,7 +38,7 @@ TEST_CASE("operation summary: a fused operation names what it saves beside its i
 TEST_CASE("operation summary: a composed function names what it records") {
   CHECK(summary_of("mean").kind == OperationSummary::Kind::composed);
   CHECK(summary_of("mean").parts == Words{"sum", "affine"});
-  CHECK(summary_of("softmax").kind == OperationSummary::Kind::primitive);  // along another axis it permutes as well
+  CHECK(summary_of("softmax").kind == OperationSummary::Kind::fused);  // along another axis it permutes as well
 }
 
 TEST_CASE("operation summary: everything that a forward saves has a name") {
