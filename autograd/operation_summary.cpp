@@ -63,6 +63,12 @@ void add_case(OperationSummary& summary, const OperationCase& operation_case) {
   add_saved(summary.saved, *own);
 }
 
+std::vector<OperationCase> unchecked_cases() {
+  const Tensor x = ones({2}, DType::float64);
+  return {{"to", "", [](std::span<const Var> xs) { return to(xs[0], DType::float32); }, {x}},
+          {"detach", "", [](std::span<const Var> xs) { return detach(xs[0]); }, {x}}};
+}
+
 }  // namespace
 
 std::string to_string(OperationSummary::Kind kind) {
@@ -76,7 +82,9 @@ std::string to_string(OperationSummary::Kind kind) {
 
 std::vector<OperationSummary> operation_summaries() {
   std::vector<OperationSummary> summaries;
-  for (const OperationCase& operation_case : operation_cases(1)) {
+  std::vector<OperationCase> cases = operation_cases(1);
+  for (OperationCase& unchecked : unchecked_cases()) cases.push_back(std::move(unchecked));
+  for (const OperationCase& operation_case : cases) {
     auto same = std::find_if(summaries.begin(), summaries.end(),
                              [&](const OperationSummary& summary) { return summary.name == operation_case.operation; });
     if (same == summaries.end()) {

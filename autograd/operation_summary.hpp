@@ -25,7 +25,8 @@ struct OperationSummary {
 };
 std::string to_string(OperationSummary::Kind kind);
 
-// One summary an operation, in the catalogue's order. What some variants save and others don't is named.
+// One summary an operation, in the catalogue's order; then those whose derivative isn't for witnesses to check: to(),
+// which rounds, and detach(), which has none. What some variants save and others don't is named.
 std::vector<OperationSummary> operation_summaries();
 
 }  // namespace jnorm

@@ -17,7 +17,7 @@ A *primitive*'s derivative is written in operations, so it can be differentiated
 of its own for itself and its derivative, and a composition from primitives that higher derivatives take. A *composed*
 function records the operations that it names. "Saved" is what the derivative needs from the forward, in any variant;
 y is the output. The orders are those at which all witnesses hold: central differences, adjoint, composition and closed
-form (`jnorm check --order 3`).
+form (`jnorm check --order 3`); "-" where there is nothing for them to check.
 
 | operation | kind | formula | saved | orders | from |
 |---|---|---|---|---|---|
@@ -42,12 +42,13 @@ std::string origin_of(const OperationSummary& summary) {
 std::string operations_page(const std::map<std::string, std::set<int>>& orders) {
   std::string page = kHead;
   for (const OperationSummary& summary : operation_summaries()) {
-    if (orders.count(summary.name) == 0) continue;
+    const auto held = orders.find(summary.name);
+    const std::string checked = held == orders.end() ? "-" : fmt::format("{}", fmt::join(held->second, " "));
     const std::string formula = summary.kind == OperationSummary::Kind::composed
                                     ? fmt::format("by {}", fmt::join(summary.parts, ", "))
                                     : fmt::format("`{}`", summary.formula);
     page += fmt::format("| {} | {} | {} | {} | {} | {} |\n", summary.name, to_string(summary.kind), cell(formula),
-                        fmt::join(summary.saved, ", "), fmt::join(orders.at(summary.name), " "), origin_of(summary));
+                        fmt::join(summary.saved, ", "), checked, origin_of(summary));
   }
   return page;
 }

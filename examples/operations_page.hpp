@@ -6,8 +6,8 @@
 
 namespace jnorm {
 
-// autograd/OPERATIONS.md: every operation that `orders` names, with its formula, what its derivative needs, and the
-// orders at which its derivatives were found right, as Markdown.
+// autograd/OPERATIONS.md: every operation with its formula, what its derivative needs, and the orders at which its
+// derivatives were found right, as Markdown.
 std::string operations_page(const std::map<std::string, std::set<int>>& orders);
 
 }  // namespace jnorm
