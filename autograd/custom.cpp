@@ -110,13 +110,15 @@ Var Custom::apply(std::span<const Var> inputs, SourceLine line) const {
   const char* const name = function_->description().name;
   expect(!inputs.empty() && inputs.size() == function_->arity(), line, "{}: it takes {} inputs, got {}", name,
          function_->arity(), inputs.size());
-  Tape& tape = inputs[0].tape();
+  const Site site = site_of(name, inputs[0], line);
+  expect_numbers(name, inputs[0], site);
   std::vector<Tensor> values;
   for (const Var& input : inputs) {
-    expect_same_kind(name, inputs[0], input, {tape, line});
+    expect_same_kind(name, inputs[0], input, site);
     values.push_back(input.value());
   }
   Tensor y = function_->forward(widened(values)).to(values[0].dtype());
+  Tape& tape = inputs[0].tape();
   tape.keep_alive(function_);
   return tape.record_node(tape.keep(CustomOperation(function_.get())), inputs, std::move(y), {}, line);
 }

@@ -91,6 +91,7 @@ GradientRecording::GradientRecording(const DifferentiableFunction& function, std
     : inputs(std::move(at)) {
   for (const Tensor& input : inputs) xs.push_back(tape.variable(input));
   y = function(xs);
+  expect(y.defined(), "check_gradients: the function gives a Var that was never recorded");
   expect(y.dtype() == DType::float64,
          "check_gradients: the inputs are float64, but the function gives {} (from {}); differences need float64",
          y.dtype(), tape.describe(y.index()));

@@ -12,7 +12,8 @@ namespace jnorm {
 
 LinearMap linearize(const Var& to, const Var& from, SourceLine line) {
   expect(to.defined() && from.defined(), line, "linearize: got a Var that was never recorded");
-  expect(&to.tape() == &from.tape(), line, "linearize: the two values were recorded on different tapes");
+  expect(&to.tape("linearize") == &from.tape("linearize"), line,
+         "linearize: the two values were recorded on different tapes");
   return {to, from, line};
 }
 

@@ -51,8 +51,15 @@ void expect_eps(const char* norm, double eps) {
   expect(std::isfinite(eps), "{}_jacobian: eps must be finite, but is {}", norm, eps);
 }
 
+void expect_numbers(const char* norm, std::string_view name, const Tensor& tensor) {
+  expect(!tensor.defined() || tensor.dtype() != DType::int32, "{}_jacobian: {} must be floating-point, got int32", norm,
+         name);
+}
+
 // x [..., H] and gamma [H]: returns gamma.
 std::vector<double> checked_rows(const char* norm, const Tensor& x, const Tensor& gamma) {
+  expect_numbers(norm, "x", x);
+  expect_numbers(norm, "gamma", gamma);
   expect(x.rank() >= 1, "{}_jacobian: expected at least one axis, got a scalar", norm);
   expect(!gamma.defined() || gamma.shape() == Shape{x.dim(-1)},
          "{}_jacobian: the last axis of x is {}, but gamma has shape {}", norm, x.dim(-1), gamma.shape());
@@ -63,6 +70,8 @@ std::vector<double> checked_rows(const char* norm, const Tensor& x, const Tensor
 
 // x [N, C, ...] and a parameter [C].
 void expect_channels(const char* norm, const Tensor& x, std::string_view name, const Tensor& parameter) {
+  expect_numbers(norm, "x", x);
+  expect_numbers(norm, name, parameter);
   expect(x.rank() >= 2, "{}_jacobian: expected x [N, C, ...], got {}", norm, x.shape());
   expect(!parameter.defined() || parameter.shape() == Shape{x.dim(1)},
          "{}_jacobian: x has {} channels, but {} has shape {}", norm, x.dim(1), name, parameter.shape());

@@ -13,6 +13,12 @@ struct Site {
   SourceLine line;
 };
 
+// A call of an operation on x. Throws, under the operation's name, if x was never recorded or is forgotten.
+inline Site site_of(const char* operation, const Var& x, SourceLine line) {
+  expect(x.defined(), line, "{}: got a Var that was never recorded", operation);
+  return {x.tape(operation), line};
+}
+
 inline std::string to_string(const Site& site) {
   const std::string path = site.tape.path_name(site.tape.current_path());
   return fmt::format("{}{}at {}", path, path.empty() ? "" : ", ", site.line);
@@ -33,6 +39,16 @@ auto at_site(const Site& site, const Compute& compute) {
     return compute();
   } catch (const Error& error) {
     fail(error.kind(), "{} ({})", error.what(), to_string(site));
+  }
+}
+
+// The same, and under the operation's name.
+template <class Compute>
+auto at_site(const char* operation, const Site& site, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    fail(error.kind(), "{}: {} ({})", operation, error.what(), to_string(site));
   }
 }
 

@@ -127,13 +127,13 @@ Var Tape::record_node(const Operation* operation, std::span<const Var> inputs, T
                       std::span<const Tensor> saved, SourceLine line) {
   expect(inputs.size() <= Node::kMaxInputs, line, "{}: an operation takes at most {} inputs, got {}",
          operation->description().name, Node::kMaxInputs, inputs.size());
+  for (const Var& input : inputs) expect_mine(input, operation->description().name);
   Node& node = append(line);
   node.kind = Node::Kind::operation;
   node.operation = operation;
   node.value = std::move(value);
   node.output_version = node.value.version();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    expect_mine(inputs[i], operation->description().name);
     const Node& input = this->node(inputs[i].index());
     node.inputs[i] = inputs[i].index();
     node.input_versions[i] = input.value.version();
@@ -355,15 +355,15 @@ void Tape::expect_no_sweep(const char* call, const char* what, SourceLine line) 
        what, line);
 }
 
-void Tape::fail_stale() const {
-  fail(ErrorKind::state, "tape: this value was recorded before tape.reset() at {}, which forgot it; record it again",
-       reset_at_);
+void Tape::fail_stale(const char* what) const {
+  fail(ErrorKind::state, "{}: this value was recorded before tape.reset() at {}, which forgot it; record it again",
+       what, reset_at_);
 }
 
 void Tape::expect_mine(const Var& var, const char* what) const {
   expect(var.defined(), "{}: got a Var that was never recorded", what);
   expect(var.tape_ == this, "{}: got a value that another tape recorded", what);
-  check(var);
+  check(var, what);
 }
 
 std::uint32_t Tape::child_path(std::uint32_t parent, std::string_view name) {
@@ -437,9 +437,9 @@ Var ModuleScope::report(const Var& input, const Var& output) {
   return output;
 }
 
-Tape& Var::tape() const {
-  expect(tape_ != nullptr, "got a Var that was never recorded");
-  tape_->check(*this);
+Tape& Var::tape(const char* asked_by) const {
+  expect(tape_ != nullptr, "{}: got a Var that was never recorded", asked_by);
+  tape_->check(*this, asked_by);
   return *tape_;
 }
 

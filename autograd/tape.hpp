@@ -158,11 +158,11 @@ class Tape {
   Node& append(SourceLine line);
   Var add_leaf(Node::Kind kind, Tensor value, std::string_view name, SourceLine line);
   Var handle(NodeIndex index) { return {this, index, generation_}; }
-  void check(const Var& var) const {
+  void check(const Var& var, const char* what) const {
     if (var.generation_ != generation_) [[unlikely]]
-      fail_stale();
+      fail_stale(what);
   }
-  [[noreturn]] void fail_stale() const;
+  [[noreturn]] void fail_stale(const char* what) const;
   void expect_mine(const Var& var, const char* what) const;
   void expect_no_sweep(const char* call, const char* what, SourceLine line) const;
   void forget();

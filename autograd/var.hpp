@@ -21,7 +21,7 @@ class Var {
   Var() = default;  // no node: defined() is false
 
   bool defined() const { return tape_ != nullptr; }
-  Tape& tape() const;
+  Tape& tape(const char* asked_by = "tape") const;  // the name stands in errors
   NodeIndex index() const { return index_; }
 
   const Tensor& value() const;

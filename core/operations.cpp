@@ -80,10 +80,22 @@ Tensor reduce(const char* name, ReduceOp op, const Tensor& x, std::uint32_t axes
   return y;
 }
 
-void expect_mask(const char* name, const Tensor& x, const Tensor& mask) {
+void expect_mask(const char* name, const Shape& x, const Tensor& mask) {
   expect(mask.defined() && mask.dtype() == DType::int32, "{}: the mask must be int32, got {}", name,
          mask.defined() ? to_string(mask.dtype()) : "an undefined tensor");
-  expect(x.shape().has_suffix(mask.shape()), "{}: the mask {} doesn't fit {}", name, mask.shape(), x.shape());
+  expect(x.has_suffix(mask.shape()), "{}: the mask {} doesn't fit {}", name, mask.shape(), x);
+}
+
+// The batches of a product: those of the operand with fewer axes repeat, so they end the other's.
+void expect_products(const char* name, const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
+  expect(a.rank() >= 2 && b.rank() >= 2, "{}: expected matrices, got {} and {}", name, a.shape(), b.shape());
+  const auto batches = [](const Tensor& x) { return x.shape().with_axis(-1, 1).with_axis(-2, 1); };
+  const Tensor& longer = a.rank() >= b.rank() ? a : b;
+  const Tensor& shorter = a.rank() >= b.rank() ? b : a;
+  expect(batches(longer).has_suffix(batches(shorter)), "{}: the batches of {} and {} differ", name, a.shape(),
+         b.shape());
+  expect(a.dim(transpose_a ? -2 : -1) == b.dim(transpose_b ? -1 : -2), "{}: inner sizes differ in {}{} and {}{}", name,
+         a.shape(), transpose_a ? "^T" : "", b.shape(), transpose_b ? "^T" : "");
 }
 
 }  // namespace
@@ -147,7 +159,7 @@ Tensor logical_not(const Tensor& mask) { return compare("logical_not", CompareOp
 
 Tensor where(const Tensor& mask, const Tensor& a, const Tensor& b) {
   expect_same_kind("where", a, b);
-  expect_mask("where", a, mask);
+  expect_mask("where", a.shape(), mask);
   expect(a.shape() == b.shape() && mask.shape() == a.shape(), "where: shapes {}, {} and {} differ", mask.shape(),
          a.shape(), b.shape());
   Tensor y = like(a);
@@ -161,7 +173,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) { return x.reshape(shape); }
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  expect(broadcast_shapes(x.shape(), shape) == shape, "broadcast_to: {} doesn't broadcast to {}", x.shape(), shape);
+  expect(x.shape().broadcasts_to(shape), "broadcast_to: {} doesn't broadcast to {}", x.shape(), shape);
   Tensor y = Tensor::uninitialized(shape, x.dtype(), x.device());
   kernels_of(x).broadcast(x, y);
   return y;
@@ -181,8 +193,8 @@ Tensor logsumexp_axes(const Tensor& x, std::uint32_t axes) { return reduce("logs
 Tensor dropout(const Tensor& x, double p, const Rng::State& mask, Index period) {
   expect_numbers("dropout", x);
   expect(p >= 0.0 && p <= 1.0, "dropout: p must be from 0 to 1, got {}", p);
-  expect(period == 0 ? x.size() == 0 : x.size() % period == 0, "dropout: {} elements are no multiple of {}", x.size(),
-         period);
+  expect(period > 0 ? x.size() % period == 0 : period == 0 && x.size() == 0,
+         "dropout: {} elements are no multiple of {}", x.size(), period);
   Tensor y = like(x);
   kernels_of(x).dropout(x, p, mask, period, y);
   return y;
@@ -205,20 +217,24 @@ Tensor permute(const Tensor& x, std::span<const int> axes) {
 }
 
 Tensor select(const Tensor& x, const Tensor& mask) {
-  expect_mask("select", x, mask);
+  expect_mask("select", x.shape(), mask);
   Tensor y = like(x);
   kernels_of(x).select(x, mask, y);
   return y;
 }
 
 Tensor sampled_matmul(const Tensor& a, const Tensor& b, const Tensor& mask) {
+  expect_products("sampled_matmul", a, b, false, true);
+  expect_mask("sampled_matmul",
+              a.rank() >= b.rank() ? a.shape().with_axis(-1, b.dim(-2))
+                                   : b.shape().with_axis(-1, b.dim(-2)).with_axis(-2, a.dim(-2)),
+              mask);
   return select(matmul(a, b, false, true), mask);
 }
 
 Tensor masked_matmul(const Tensor& a, const Tensor& b, const Tensor& mask, bool transpose_a) {
-  expect(a.rank() >= 2 && b.rank() >= 2 && a.dim(transpose_a ? -2 : -1) == b.dim(-2),
-         "masked_matmul: inner sizes differ in {}{} and {}", a.shape(), transpose_a ? "^T" : "", b.shape());
-  expect_mask("masked_matmul", a, mask);
+  expect_products("masked_matmul", a, b, transpose_a, false);
+  expect_mask("masked_matmul", a.shape(), mask);
   const Shape& batches = (a.rank() >= b.rank() ? a : b).shape();
   const Shape shape = batches.with_axis(-2, a.dim(transpose_a ? -1 : -2)).with_axis(-1, b.dim(-1));
   Tensor y = Tensor::uninitialized(shape, a.dtype(), a.device());
@@ -227,12 +243,8 @@ Tensor masked_matmul(const Tensor& a, const Tensor& b, const Tensor& mask, bool 
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
-  expect(a.rank() >= 2 && b.rank() >= 2, "matmul: expected matrices, got {} and {}", a.shape(), b.shape());
-  const Index rows = a.dim(transpose_a ? -1 : -2);
-  const Index inner = a.dim(transpose_a ? -2 : -1);
-  const Index columns = b.dim(transpose_b ? -2 : -1);
-  expect(inner == b.dim(transpose_b ? -1 : -2), "matmul: inner sizes differ in {}{} and {}{}", a.shape(),
-         transpose_a ? "^T" : "", b.shape(), transpose_b ? "^T" : "");
+  expect_products("matmul", a, b, transpose_a, transpose_b);
+  const Index rows = a.dim(transpose_a ? -1 : -2), columns = b.dim(transpose_b ? -2 : -1);
   const Shape& batches = (a.rank() >= b.rank() ? a : b).shape();
   Tensor y = Tensor::uninitialized(batches.with_axis(-2, rows).with_axis(-1, columns), a.dtype(), a.device());
   kernels_of(a).matmul(a, transpose_a, b, transpose_b, {.tensor = y});

@@ -49,6 +49,14 @@ bool Shape::has_suffix(const Shape& suffix) const {
   return suffix.rank_ <= rank_ && std::equal(suffix.begin(), suffix.end(), end() - suffix.rank_);
 }
 
+bool Shape::broadcasts_to(const Shape& to) const {
+  if (rank() > to.rank()) return false;
+  for (int axis = 1; axis <= rank(); ++axis) {
+    if ((*this)[-axis] != to[-axis] && (*this)[-axis] != 1) return false;
+  }
+  return true;
+}
+
 void Shape::fail_axis(int axis) const {
   fail(ErrorKind::argument, "axis {} is out of range for shape {}", axis, to_string(*this));
 }

@@ -45,6 +45,7 @@ class Shape {
   Shape without_leading() const;                // [A, B] -> [B]
   Shape with_axis(int axis, Index size) const;  // the same rank, one size changed
   bool has_suffix(const Shape& suffix) const;   // [A, B, C] has suffix [B, C]
+  bool broadcasts_to(const Shape& to) const;    // [1, C] to [A, B, C]: NumPy's rule
 
   friend bool operator==(const Shape& a, const Shape& b) {
     if (a.rank_ != b.rank_) return false;

@@ -95,7 +95,7 @@ struct Silu : ActivationOperation<Silu> {
 
 template <class Op>
 Var record_activation(const Var& x, SourceLine line) {
-  expect_numbers(Op::kDescription.name, x, {x.tape(), line});
+  expect_numbers(Op::kDescription.name, x, site_of(Op::kDescription.name, x, line));
   const Tensor& value = x.value();
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
   value.device().kernels().activation(Op::kActivation, value, y);

@@ -92,7 +92,8 @@ struct Affine : Primitive<Affine> {
 }  // namespace
 
 void expect_same_kind(const char* operation, const Var& a, const Var& b, const Site& site) {
-  expect(&a.tape() == &b.tape(), site, "{}: the operands were recorded on two tapes", operation);
+  const Tape& other = site_of(operation, b, site.line).tape;
+  expect(&a.tape() == &other, site, "{}: the operands were recorded on two tapes", operation);
   expect(a.dtype() == b.dtype(), site, "{}: the operands are {} and {}; convert one with to()", operation, a.dtype(),
          b.dtype());
   expect(a.value().device() == b.value().device(), site, "{}: the operands are on {} and {}", operation,
@@ -109,23 +110,39 @@ Var multiply(const Var& a, const Var& b, SourceLine line) { return record_binary
 Var divide(const Var& a, const Var& b, SourceLine line) { return record_binary<Divide>(a, b, divide, line); }
 
 Var affine(const Var& x, double scale, double shift, SourceLine line) {
-  expect_numbers("affine", x, {x.tape(), line});
+  expect_numbers("affine", x, site_of("affine", x, line));
   return x.tape().record(Affine(scale, shift), {x}, affine(x.value(), scale, shift), {}, line);
 }
 
-Var negate(const Var& x, SourceLine line) { return affine(x, -1.0, 0.0, line); }
+Var negate(const Var& x, SourceLine line) {
+  expect_numbers("negate", x, site_of("negate", x, line));
+  return affine(x, -1.0, 0.0, line);
+}
+
+Var operand_beside(const char* operation, const Var& a, const Operand& b) {
+  const Site site = site_of(operation, a, b.line());
+  if (b.tensor() != nullptr) {
+    expect(b.tensor()->defined(), site, "{}: got an undefined tensor", operation);
+    expect(b.tensor()->dtype() == a.dtype(), site, "{}: the operands are {} and {}; convert one with to()", operation,
+           a.dtype(), b.tensor()->dtype());
+    common_shape(operation, a.shape(), b.tensor()->shape(), site);
+  }
+  return b.on(a.tape());
+}
 
 Var operator+(const Var& a, const Operand& b) {
-  return b.is_number() ? affine(a, 1.0, b.number(), b.line()) : add(a, b.on(a.tape()), b.line());
+  return b.is_number() ? affine(a, 1.0, b.number(), b.line()) : add(a, operand_beside("add", a, b), b.line());
 }
 Var operator-(const Var& a, const Operand& b) {
-  return b.is_number() ? affine(a, 1.0, -b.number(), b.line()) : subtract(a, b.on(a.tape()), b.line());
+  return b.is_number() ? affine(a, 1.0, -b.number(), b.line())
+                       : subtract(a, operand_beside("subtract", a, b), b.line());
 }
 Var operator*(const Var& a, const Operand& b) {
-  return b.is_number() ? affine(a, b.number(), 0.0, b.line()) : multiply(a, b.on(a.tape()), b.line());
+  return b.is_number() ? affine(a, b.number(), 0.0, b.line()) : multiply(a, operand_beside("multiply", a, b), b.line());
 }
 Var operator/(const Var& a, const Operand& b) {
-  return b.is_number() ? affine(a, 1.0 / b.number(), 0.0, b.line()) : divide(a, b.on(a.tape()), b.line());
+  return b.is_number() ? affine(a, 1.0 / b.number(), 0.0, b.line())
+                       : divide(a, operand_beside("divide", a, b), b.line());
 }
 
 Var operator+(double a, const Operand& b) { return affine(b.var(), 1.0, a, b.line()); }

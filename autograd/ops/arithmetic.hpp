@@ -19,6 +19,7 @@ class Operand {
   double number() const { return number_; }
   const Var& var() const { return var_; }  // undefined for a number or a tensor
   Var on(Tape& tape) const { return tensor_ != nullptr ? tape.constant(*tensor_, "", line_) : var_; }
+  const Tensor* tensor() const { return tensor_; }  // null for a number or a recorded value
   SourceLine line() const { return line_; }
 
  private:

@@ -203,6 +203,7 @@ Tensor combined_mask(const Tensor& keys, const Tensor& pairs) {
 void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, const Site& site) {
   expect_same_kind("attention", q, k, site);
   expect_same_kind("attention", q, v, site);
+  expect_numbers("attention", q, site);
   const bool ranks_fit = q.rank() == 3 && k.rank() == 3 && v.rank() == 3;
   expect(ranks_fit && k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && k.dim(2) == q.dim(2) && v.dim(1) == k.dim(1),
          site, "attention: expected q [B, Tq, H], k [B, Tk, H] and v [B, Tk, Hv], got {}, {} and {}", q.shape(),
@@ -215,7 +216,7 @@ void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, const 
 }  // namespace
 
 Var attention(const Var& q, const Var& k, const Var& v, Index heads, const AttentionOptions& options, SourceLine line) {
-  const Site site{q.tape(), line};
+  const Site site = site_of("attention", q, line);
   expect_shapes(q, k, v, heads, site);
   const double columns = static_cast<double>(std::max<Index>(1, q.dim(2) / heads));
   const AttentionSettings settings{heads, options.scale.value_or(1.0 / std::sqrt(columns)), options.causal};

@@ -25,6 +25,7 @@ inline std::uint32_t axis_bits(const char* name, const Var& x, std::initializer_
   return bits;
 }
 
+// The bits of all axes.
 inline std::uint32_t all_axes(const Var& x) { return (1u << x.rank()) - 1u; }
 
 // The number of elements along these axes.

@@ -123,7 +123,7 @@ void expect_running_statistic(const char* name, const Var& x, const Tensor& stat
 
 NormalizedBatch batch_norm(const Var& x, const Var& gamma, const Var& beta, const BatchNormOptions& options,
                            SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("batch_norm", x, line);
   const int axis = expect_channel_norm_arguments("batch_norm", x, gamma, beta, options.eps, options.channel_axis, site);
   const Tensor& value = x.value();
   const Tensor& mask = options.mask;
@@ -158,7 +158,7 @@ NormalizedBatch batch_norm(const Var& x, const Var& gamma, const Var& beta, cons
 
 Var batch_norm_evaluation(const Var& x, const Tensor& running_mean, const Tensor& running_variance, const Var& gamma,
                           const Var& beta, const ChannelNormOptions& options, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("batch_norm_evaluation", x, line);
   const int axis =
       expect_channel_norm_arguments("batch_norm_evaluation", x, gamma, beta, options.eps, options.channel_axis, site);
   expect_running_statistic("running_mean", x, running_mean, axis, site);

@@ -99,6 +99,7 @@ struct CrossEntropy : Fused<CrossEntropy> {
 };
 
 void expect_targets(const Var& logits, const Tensor& targets, std::int32_t ignore_index, const Site& site) {
+  expect_numbers("cross_entropy", logits, site);
   expect(logits.rank() >= 1, site, "cross_entropy: logits must be [..., V], got a scalar");
   expect(targets.defined() && targets.dtype() == DType::int32, site, "cross_entropy: targets must be int32, got {}",
          targets.defined() ? to_string(targets.dtype()) : "an undefined tensor");
@@ -131,7 +132,7 @@ void expect_options(const Var& logits, const CrossEntropyOptions& options, const
 }  // namespace
 
 Var cross_entropy(const Var& logits, const Tensor& targets, const CrossEntropyOptions& options, SourceLine line) {
-  const Site site{logits.tape(), line};
+  const Site site = site_of("cross_entropy", logits, line);
   expect_targets(logits, targets, options.ignore_index, site);
   expect_options(logits, options, site);
   const CrossEntropySettings settings{options.ignore_index, options.label_smoothing, options.reduction};

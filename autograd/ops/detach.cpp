@@ -17,7 +17,7 @@ struct Detach : Primitive<Detach> {
 }  // namespace
 
 Var detach(const Var& x, SourceLine line) {
-  const NoRecord scope(x.tape());
+  const NoRecord scope(x.tape("detach"));
   return x.tape().record(Detach{}, {x}, x.value(), {}, line);
 }
 

@@ -32,13 +32,15 @@ struct Dropout : Primitive<Dropout> {
 }  // namespace
 
 Var dropout(const Var& x, double p, const Rng::State& mask, Index period, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("dropout", x, line);
   expect_numbers("dropout", x, site);
   expect(p >= 0.0 && p <= 1.0, site, "dropout: p must be from 0 to 1, got {}", p);
-  return x.tape().record(Dropout(p, mask, period), {x}, dropout(x.value(), p, mask, period), {}, line);
+  Tensor y = at_site(site, [&] { return dropout(x.value(), p, mask, period); });
+  return x.tape().record(Dropout(p, mask, period), {x}, std::move(y), {}, line);
 }
 
 Var dropout(const Var& x, double p, Rng& rng, SourceLine line) {
+  expect_numbers("dropout", x, site_of("dropout", x, line));
   if (p == 0.0) return x;
   const Index size = x.shape().size();
   const Var y = dropout(x, p, rng.state(), size, line);

@@ -24,7 +24,8 @@ struct To : Primitive<To> {
 }  // namespace
 
 Var to(const Var& x, DType dtype, SourceLine line) {
-  expect(dtype != DType::int32 && x.dtype() != DType::int32, Site{x.tape(), line},
+  const Site site = site_of("to", x, line);
+  expect(dtype != DType::int32 && x.dtype() != DType::int32, site,
          "to: expected two floating-point dtypes, got {} to {}", x.dtype(), dtype);
   if (x.dtype() == dtype) return x;
   return x.tape().record(To{}, {x}, to(x.value(), dtype), {}, line);

@@ -79,7 +79,8 @@ struct DynamicTanh : Fused<DynamicTanh> {
 }  // namespace
 
 Var dynamic_tanh(const Var& x, const Var& alpha, const Var& gamma, const Var& beta, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("dynamic_tanh", x, line);
+  expect_numbers("dynamic_tanh", x, site);
   expect(x.rank() >= 1, site, "dynamic_tanh: expected at least one axis, got a scalar");
   expect(alpha.defined(), site, "dynamic_tanh: alpha is undefined; it must be one number, [] or [1]");
   expect_norm_scalar("dynamic_tanh", "alpha", x, alpha, site);

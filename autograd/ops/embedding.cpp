@@ -52,7 +52,8 @@ Tensor one_hot(const Tensor& indices, Index classes, DType dtype) {
 }
 
 Var embedding(const Var& table, const Tensor& tokens, SourceLine line) {
-  const Site site{table.tape(), line};
+  const Site site = site_of("embedding", table, line);
+  expect_numbers("embedding", table, site);
   expect(table.rank() == 2, site, "embedding: the table must be [V, H], got {}", table.shape());
   expect(tokens.defined() && tokens.dtype() == DType::int32, site, "embedding: tokens must be int32, got {}",
          tokens.defined() ? to_string(tokens.dtype()) : "an undefined tensor");

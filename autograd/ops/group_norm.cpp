@@ -46,7 +46,7 @@ struct GroupNorm : ChannelNorm<GroupNorm<RowLocal>> {
 
 Var group_norm(const Var& x, Index groups, const Var& gamma, const Var& beta, const ChannelNormOptions& options,
                SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("group_norm", x, line);
   const int axis = expect_channel_norm_arguments("group_norm", x, gamma, beta, options.eps, options.channel_axis, site);
   expect(groups > 0, site, "group_norm: groups must be positive, but is {}", groups);
   expect(x.dim(axis) % groups == 0, site, "group_norm: {} groups don't divide the {} channels of x {}", groups,

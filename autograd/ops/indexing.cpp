@@ -102,19 +102,19 @@ void expect_same_rank(const char* name, int rank, const Tensor& index, const Sit
 }  // namespace
 
 Var index_select(const Var& x, int axis, const Tensor& index, SourceLine line) {
-  axis = one_axis("index_select", x, axis, {x.tape(), line});
+  axis = one_axis("index_select", x, axis, site_of("index_select", x, line));
   return record_indexed(
       IndexSelect(axis), x, index, [&] { return index_select(x.value(), axis, index); }, line);
 }
 
 Var index_add(const Var& x, int axis, const Tensor& index, const Shape& whole, SourceLine line) {
-  axis = one_axis("index_add", x, axis, {x.tape(), line});
+  axis = one_axis("index_add", x, axis, site_of("index_add", x, line));
   return record_indexed(
       IndexAdd(axis), x, index, [&] { return index_add(x.value(), axis, index, whole); }, line);
 }
 
 Var gather(const Var& x, int axis, const Tensor& index, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("gather", x, line);
   axis = one_axis("gather", x, axis, site);
   expect_same_rank("gather", x.rank(), index, site);
   return record_indexed(
@@ -122,7 +122,7 @@ Var gather(const Var& x, int axis, const Tensor& index, SourceLine line) {
 }
 
 Var scatter_add(const Var& x, int axis, const Tensor& index, const Shape& whole, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("scatter_add", x, line);
   axis = one_axis("scatter_add", x, axis, site);
   expect_same_rank("scatter_add", whole.rank(), index, site);
   return record_indexed(

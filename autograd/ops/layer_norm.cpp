@@ -80,7 +80,7 @@ struct LayerNorm : Fused<LayerNorm> {
 }  // namespace
 
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("layer_norm", x, line);
   expect_norm_arguments("layer_norm", x, eps, site);
   if (gamma.defined()) expect_norm_parameter("layer_norm", "gamma", x, gamma, site);
   if (beta.defined()) expect_norm_parameter("layer_norm", "beta", x, beta, site);

@@ -70,8 +70,9 @@ struct Linear : Fused<Linear> {
 }  // namespace
 
 Var linear(const Var& x, const Var& weight, const Var& bias, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("linear", x, line);
   expect_same_kind("linear", x, weight, site);
+  expect_numbers("linear", x, site);
   expect(weight.rank() == 2, site, "linear: the weight must be [out, in], got {}", weight.shape());
   expect(x.rank() >= 1 && x.dim(-1) == weight.dim(1), site,
          "linear: the last axis of x {} must be the weight's input size {}", x.shape(), weight.dim(1));

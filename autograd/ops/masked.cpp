@@ -72,19 +72,25 @@ struct MaskedMatmul : Primitive<MaskedMatmul> {
 }  // namespace
 
 Var select(const Var& x, const Tensor& mask, SourceLine line) {
-  Tensor y = at_site(Site{x.tape(), line}, [&] { return select(x.value(), mask); });
+  const Site site = site_of("select", x, line);
+  expect_numbers("select", x, site);
+  Tensor y = at_site(site, [&] { return select(x.value(), mask); });
   return x.tape().record(Select{}, {x, x.tape().constant(mask, "mask", line)}, std::move(y), {}, line);
 }
 
 Var sampled_matmul(const Var& a, const Var& b, const Tensor& mask, SourceLine line) {
-  expect_same_kind("sampled_matmul", a, b, {a.tape(), line});
-  Tensor y = sampled_matmul(a.value(), b.value(), mask);
+  const Site site = site_of("sampled_matmul", a, line);
+  expect_same_kind("sampled_matmul", a, b, site);
+  expect_numbers("sampled_matmul", a, site);
+  Tensor y = at_site(site, [&] { return sampled_matmul(a.value(), b.value(), mask); });
   return a.tape().record(SampledMatmul{}, {a, b, a.tape().constant(mask, "mask", line)}, std::move(y), {}, line);
 }
 
 Var masked_matmul(const Var& a, const Var& b, const Tensor& mask, bool transpose_a, SourceLine line) {
-  expect_same_kind("masked_matmul", a, b, {a.tape(), line});
-  Tensor y = masked_matmul(a.value(), b.value(), mask, transpose_a);
+  const Site site = site_of("masked_matmul", a, line);
+  expect_same_kind("masked_matmul", a, b, site);
+  expect_numbers("masked_matmul", a, site);
+  Tensor y = at_site(site, [&] { return masked_matmul(a.value(), b.value(), mask, transpose_a); });
   return a.tape().record(MaskedMatmul(transpose_a), {a, b, a.tape().constant(mask, "mask", line)}, std::move(y), {},
                          line);
 }

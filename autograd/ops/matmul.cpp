@@ -45,12 +45,16 @@ Shape with_matrices(const Shape& batched, const Shape& matrix) {
   return Shape(std::span<const Index>(sizes));
 }
 
-// Both operands with the batch axes that theirs broadcast to.
-void broadcast_batches(Var& a, Var& b, const Site& site) {
+Shape batches_of(const Shape& a, const Shape& b) {
   const Shape one{1, 1};
-  const Shape batches = common_shape("matmul", with_matrices(a.shape(), one), with_matrices(b.shape(), one), site);
-  a = broadcast_to(a, with_matrices(batches, a.shape()), site.line);
-  b = broadcast_to(b, with_matrices(batches, b.shape()), site.line);
+  return broadcast_shapes(with_matrices(a, one), with_matrices(b, one));
+}
+
+// Throws Error(argument) if the batches don't broadcast or the product has too many elements.
+Shape product_shape(Shape a, Shape b, bool transpose_a, bool transpose_b) {
+  if (a.rank() == 1) a = a.with_leading(1);
+  if (b.rank() == 1) b = b.with_trailing(1);
+  return with_matrices(batches_of(a, b), {a[transpose_a ? -1 : -2], b[transpose_b ? -2 : -1]});
 }
 
 void expect_product(const Var& a, const Var& b, bool transpose_a, bool transpose_b, const Site& site) {
@@ -64,12 +68,13 @@ void expect_product(const Var& a, const Var& b, bool transpose_a, bool transpose
   const Index inner_b = b.dim(transpose_b || b.rank() == 1 ? -1 : -2);
   expect(inner_a == inner_b, site, "matmul: the inner sizes of {}{} and {}{} are {} and {}", a.shape(),
          transpose_a ? " transposed" : "", b.shape(), transpose_b ? " transposed" : "", inner_a, inner_b);
+  at_site("matmul", site, [&] { return product_shape(a.shape(), b.shape(), transpose_a, transpose_b); });
 }
 
 }  // namespace
 
 Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b, SourceLine line) {
-  const Site site{a.tape(), line};
+  const Site site = site_of("matmul", a, line);
   expect_product(a, b, transpose_a, transpose_b, site);
   if (a.rank() == 1)
     return squeeze(matmul(unsqueeze(a, 0, line), b, false, transpose_b, line), b.rank() == 1 ? 0 : -2, line);
@@ -78,8 +83,9 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b, Sourc
     const Var y = matmul(flatten(a, 0, -2, line), b, false, transpose_b, line);
     return reshape(y, a.shape().with_axis(-1, y.dim(-1)), line);
   }
-  Var left = a, right = b;
-  broadcast_batches(left, right, site);
+  const Shape batches = batches_of(a.shape(), b.shape());
+  const Var left = broadcast_to(a, with_matrices(batches, a.shape()), line);
+  const Var right = broadcast_to(b, with_matrices(batches, b.shape()), line);
   return a.tape().record(Matmul(transpose_a, transpose_b), {left, right},
                          matmul(left.value(), right.value(), transpose_a, transpose_b), {}, line);
 }

@@ -11,6 +11,7 @@
 namespace jnorm {
 
 inline void expect_norm_arguments(const char* norm, const Var& x, double eps, const Site& site) {
+  expect_numbers(norm, x, site);
   expect(x.rank() >= 1, site, "{}: expected at least one axis, got a scalar", norm);
   expect(eps >= 0.0, site, "{}: eps must not be negative, but is {}", norm, eps);  // NaN isn't >= 0 either
 }

@@ -93,12 +93,17 @@ void expect_parts(const char* name, std::span<const Var> parts, SourceLine line)
 }  // namespace
 
 Var slice(const Var& x, const Part& part, SourceLine line) {
-  if (part.sizes == x.shape()) return x;
-  return x.tape().record(Slice(part), {x}, slice(x.value(), part), {}, line);
+  const Site site = site_of("slice", x, line);
+  const bool whole =
+      part.sizes == x.shape() && part.starts == decltype(part.starts){} &&
+      std::all_of(part.steps.begin(), part.steps.begin() + x.rank(), [](Index step) { return step == 1; });
+  if (whole) return x;
+  Tensor y = at_site(site, [&] { return slice(x.value(), part); });
+  return x.tape().record(Slice(part), {x}, std::move(y), {}, line);
 }
 
 Var slice(const Var& x, std::initializer_list<Range> ranges, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("slice", x, line);
   const std::span<const Range> all(ranges.begin(), ranges.size());
   expect(static_cast<int>(all.size()) <= x.rank(), site, "slice: {} has {} axes, but {} ranges were given", x.shape(),
          x.rank(), all.size());
@@ -107,20 +112,21 @@ Var slice(const Var& x, std::initializer_list<Range> ranges, SourceLine line) {
 }
 
 Var slice(const Var& x, int axis, const Range& range, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("slice", x, line);
   axis = one_axis("slice", x, axis, site);
   expect_steps({&range, 1}, site);
   return slice(x, part_along(x.shape(), axis, range), line);
 }
 
 Var place(const Var& x, const Part& part, const Shape& whole, SourceLine line) {
-  return x.tape().record(Place(part), {x}, place(x.value(), part, whole), {}, line);
+  Tensor y = at_site(site_of("place", x, line), [&] { return place(x.value(), part, whole); });
+  return x.tape().record(Place(part), {x}, std::move(y), {}, line);
 }
 
 Var concat(std::span<const Var> parts, int axis, SourceLine line) {
   expect_parts("concat", parts, line);
   const Var& first = parts.front();
-  const Site site{first.tape(), line};
+  const Site site = site_of("concat", first, line);
   axis = one_axis("concat", first, axis, site);
   for (const Var& part : parts) {
     expect_same_kind("concat", first, part, site);
@@ -147,12 +153,15 @@ Var concat(std::initializer_list<Var> parts, int axis, SourceLine line) {
 Var stack(std::span<const Var> parts, int axis, SourceLine line) {
   expect_parts("stack", parts, line);
   const Var& first = parts.front();
-  const Site site{first.tape(), line};
+  const Site site = site_of("stack", first, line);
+  expect(axis >= -first.rank() - 1 && axis <= first.rank(), site, "stack: axis {} is out of range for a new axis of {}",
+         axis, first.shape());
   std::vector<Var> slices;
   for (const Var& part : parts) {
+    expect_same_kind("stack", first, part, site);
     expect(part.shape() == first.shape(), site, "stack: shapes {} and {} differ", first.shape(), part.shape());
-    slices.push_back(unsqueeze(part, axis, line));
   }
+  for (const Var& part : parts) slices.push_back(unsqueeze(part, axis, line));
   return concat(slices, axis, line);
 }
 
@@ -161,10 +170,11 @@ Var stack(std::initializer_list<Var> parts, int axis, SourceLine line) {
 }
 
 std::vector<Var> split(const Var& x, std::initializer_list<Index> sizes, int axis, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("split", x, line);
   axis = one_axis("split", x, axis, site);
-  const bool fits = std::all_of(sizes.begin(), sizes.end(), [](Index size) { return size >= 0; }) &&
-                    std::accumulate(sizes.begin(), sizes.end(), Index{0}) == x.dim(axis);
+  const bool fits =
+      std::all_of(sizes.begin(), sizes.end(), [&](Index size) { return size >= 0 && size <= x.dim(axis); }) &&
+      std::accumulate(sizes.begin(), sizes.end(), Index{0}) == x.dim(axis);
   expect(fits, site, "split: sizes [{}] don't add up to axis {} of {}", fmt::join(sizes, ", "), axis, x.shape());
   std::vector<Var> parts;
   Index start = 0;
@@ -176,7 +186,7 @@ std::vector<Var> split(const Var& x, std::initializer_list<Index> sizes, int axi
 }
 
 std::vector<Var> split(const Var& x, Index parts, int axis, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("split", x, line);
   axis = one_axis("split", x, axis, site);
   expect(parts > 0 && x.dim(axis) % parts == 0, site, "split: axis {} of {} doesn't fall into {} equal parts", axis,
          x.shape(), parts);

@@ -67,7 +67,7 @@ struct Power : Primitive<Power> {
 }  // namespace
 
 Var pow(const Var& x, double p, SourceLine line) {
-  expect_numbers("pow", x, {x.tape(), line});
+  expect_numbers("pow", x, site_of("pow", x, line));
   return x.tape().record(PowerOfNumber(p), {x}, pow(x.value(), p), {}, line);
 }
 

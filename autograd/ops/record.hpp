@@ -11,25 +11,23 @@ namespace jnorm {
 
 template <class Op>
 Var record_unary(const Var& x, Tensor (*compute)(const Tensor&), SourceLine line) {
-  expect_numbers(Op::kDescription.name, x, {x.tape(), line});
+  expect_numbers(Op::kDescription.name, x, site_of(Op::kDescription.name, x, line));
   return x.tape().record(Op{}, {x}, compute(x.value()), {}, line);
 }
 
 // The shape that both operands broadcast to. Throws Error(argument) with the operation's name and place.
 inline Shape common_shape(const char* operation, const Shape& a, const Shape& b, const Site& site) {
-  try {
-    return broadcast_shapes(a, b);
-  } catch (const Error& error) {
-    fail(ErrorKind::argument, "{}: {} ({})", operation, error.what(), to_string(site));
-  }
+  return at_site(operation, site, [&] { return broadcast_shapes(a, b); });
 }
+
+// b as a value on a's tape. A tensor becomes a constant; one that doesn't fit is refused before it is recorded.
+Var operand_beside(const char* operation, const Var& a, const Operand& b);
 
 // Records y = op(a, b) after broadcasting both to one shape.
 template <class Op>
 Var record_binary(Var a, Var b, Tensor (*compute)(const Tensor&, const Tensor&), SourceLine line) {
   const char* const name = Op::kDescription.name;
-  Tape& tape = a.tape();
-  const Site site{tape, line};
+  const Site site = site_of(name, a, line);
   expect_same_kind(name, a, b, site);
   expect_numbers(name, a, site);
   if (a.shape() != b.shape()) {
@@ -37,7 +35,7 @@ Var record_binary(Var a, Var b, Tensor (*compute)(const Tensor&, const Tensor&),
     a = broadcast_to(a, shape, line);
     b = broadcast_to(b, shape, line);
   }
-  return tape.record(Op{}, {a, b}, compute(a.value(), b.value()), {}, line);
+  return a.tape().record(Op{}, {a, b}, compute(a.value(), b.value()), {}, line);
 }
 
 // A derivative's piecewise constant factors and masks follow from values alone: they are constants in a recorded sweep.

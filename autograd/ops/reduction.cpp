@@ -143,6 +143,17 @@ struct L2Norm : Reduction<L2Norm> {
   }
 };
 
+// The axes that a reduction of numbers is told of.
+std::uint32_t every_axis(const char* name, const Var& x, SourceLine line) {
+  expect_numbers(name, x, site_of(name, x, line));
+  return all_axes(x);
+}
+std::uint32_t some_axes(const char* name, const Var& x, std::initializer_list<int> axes, SourceLine line) {
+  const Site site = site_of(name, x, line);
+  expect_numbers(name, x, site);
+  return axis_bits(name, x, axes, site);
+}
+
 Var with_kept(const Var& y, const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
   return keep == Keep::yes ? reshape(y, with_ones_at(x.shape(), axes), line) : y;
 }
@@ -159,20 +170,29 @@ Var mean_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
 template <class Op>
 Var reduce(const Var& x, std::uint32_t axes, Keep keep, Tensor (*compute)(const Tensor&, std::uint32_t),
            SourceLine line) {
-  expect_numbers(Op::kDescription.name, x, {x.tape(), line});
+  expect_numbers(Op::kDescription.name, x, site_of(Op::kDescription.name, x, line));
   return with_kept(x.tape().record(Op(axes), {x}, compute(x.value(), axes), {}, line), x, axes, keep, line);
+}
+
+void expect_elements(const char* name, const Var& x, std::uint32_t axes, SourceLine line) {
+  expect(count_of(x.shape(), axes) > 0, site_of(name, x, line), "{}: there are no elements to compare in {}", name,
+         x.shape());
 }
 
 template <class Op>
 Var extremum(const Var& x, std::uint32_t axes, Keep keep, Tensor (*compute)(const Tensor&, std::uint32_t),
              SourceLine line) {
-  expect(count_of(x.shape(), axes) > 0, Site{x.tape(), line}, "{}: there are no elements to compare in {}",
-         Op::kDescription.name, x.shape());
+  expect_elements(Op::kDescription.name, x, axes, line);
   return reduce<Op>(x, axes, keep, compute, line);
 }
 
+Var max_norm_over(const Var& x, std::uint32_t axes, Keep keep, SourceLine line) {
+  expect_elements("max_norm", x, axes, line);
+  return extremum<Max>(abs(x, line), axes, keep, max_axes, line);
+}
+
 Var variance_over(const Var& x, std::uint32_t axes, int correction, Keep keep, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("variance", x, line);
   expect_numbers("variance", x, site);
   expect(correction >= 0, site, "variance: the correction must not be negative, got {}", correction);
   const Variance operation(axes, count_of(x.shape(), axes), correction);
@@ -180,7 +200,7 @@ Var variance_over(const Var& x, std::uint32_t axes, int correction, Keep keep, S
 }
 
 Var deviation_over(const Var& x, std::uint32_t axes, int correction, Keep keep, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("standard_deviation", x, line);
   expect_numbers("standard_deviation", x, site);
   expect(correction >= 0, site, "standard_deviation: the correction must not be negative, got {}", correction);
   const Index count = count_of(x.shape(), axes);
@@ -193,64 +213,79 @@ Var deviation_over(const Var& x, std::uint32_t axes, int correction, Keep keep, 
 }  // namespace
 
 Var sum_axes(const Var& x, std::uint32_t axes, SourceLine line) {
+  const Site site = site_of("sum_axes", x, line);
+  expect_numbers("sum_axes", x, site);
+  expect(axes >> x.rank() == 0, site, "sum_axes: the bits {:#b} name more than the axes of {}", axes, x.shape());
   if (axes == 0) return x;
   return x.tape().record(Sum(axes), {x}, sum_axes(x.value(), axes), {}, line);
 }
 
-Var sum(const Var& x, SourceLine line) { return sum_over(x, all_axes(x), Keep::no, line); }
+Var sum(const Var& x, SourceLine line) { return sum_over(x, every_axis("sum", x, line), Keep::no, line); }
 Var sum(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return sum_over(x, axis_bits("sum", x, axes, {x.tape(), line}), keep, line);
+  return sum_over(x, some_axes("sum", x, axes, line), keep, line);
 }
 
-Var mean(const Var& x, SourceLine line) { return mean_over(x, all_axes(x), Keep::no, line); }
+Var mean(const Var& x, SourceLine line) { return mean_over(x, every_axis("mean", x, line), Keep::no, line); }
 Var mean(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return mean_over(x, axis_bits("mean", x, axes, {x.tape(), line}), keep, line);
+  return mean_over(x, some_axes("mean", x, axes, line), keep, line);
 }
 
-Var max(const Var& x, SourceLine line) { return extremum<Max>(x, all_axes(x), Keep::no, max_axes, line); }
+Var max(const Var& x, SourceLine line) {
+  return extremum<Max>(x, every_axis("max", x, line), Keep::no, max_axes, line);
+}
 Var max(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return extremum<Max>(x, axis_bits("max", x, axes, {x.tape(), line}), keep, max_axes, line);
+  return extremum<Max>(x, some_axes("max", x, axes, line), keep, max_axes, line);
 }
 
-Var min(const Var& x, SourceLine line) { return extremum<Min>(x, all_axes(x), Keep::no, min_axes, line); }
+Var min(const Var& x, SourceLine line) {
+  return extremum<Min>(x, every_axis("min", x, line), Keep::no, min_axes, line);
+}
 Var min(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return extremum<Min>(x, axis_bits("min", x, axes, {x.tape(), line}), keep, min_axes, line);
+  return extremum<Min>(x, some_axes("min", x, axes, line), keep, min_axes, line);
 }
 
 Var variance(const Var& x, int correction, SourceLine line) {
-  return variance_over(x, all_axes(x), correction, Keep::no, line);
+  return variance_over(x, every_axis("variance", x, line), correction, Keep::no, line);
 }
 Var variance(const Var& x, std::initializer_list<int> axes, int correction, Keep keep, SourceLine line) {
-  return variance_over(x, axis_bits("variance", x, axes, {x.tape(), line}), correction, keep, line);
+  return variance_over(x, some_axes("variance", x, axes, line), correction, keep, line);
 }
 
 Var standard_deviation(const Var& x, int correction, SourceLine line) {
-  return deviation_over(x, all_axes(x), correction, Keep::no, line);
+  return deviation_over(x, every_axis("standard_deviation", x, line), correction, Keep::no, line);
 }
 Var standard_deviation(const Var& x, std::initializer_list<int> axes, int correction, Keep keep, SourceLine line) {
-  return deviation_over(x, axis_bits("standard_deviation", x, axes, {x.tape(), line}), correction, keep, line);
+  return deviation_over(x, some_axes("standard_deviation", x, axes, line), correction, keep, line);
 }
 
 Var logsumexp(const Var& x, SourceLine line) {
-  return reduce<LogSumExp>(x, all_axes(x), Keep::no, logsumexp_axes, line);
+  return reduce<LogSumExp>(x, every_axis("logsumexp", x, line), Keep::no, logsumexp_axes, line);
 }
 Var logsumexp(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return reduce<LogSumExp>(x, axis_bits("logsumexp", x, axes, {x.tape(), line}), keep, logsumexp_axes, line);
+  return reduce<LogSumExp>(x, some_axes("logsumexp", x, axes, line), keep, logsumexp_axes, line);
 }
 
-Var l1_norm(const Var& x, SourceLine line) { return sum(abs(x, line), line); }
+Var l1_norm(const Var& x, SourceLine line) {
+  const std::uint32_t axes = every_axis("l1_norm", x, line);
+  return sum_over(abs(x, line), axes, Keep::no, line);
+}
 Var l1_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return sum_over(abs(x, line), axis_bits("l1_norm", x, axes, {x.tape(), line}), keep, line);
+  const std::uint32_t bits = some_axes("l1_norm", x, axes, line);
+  return sum_over(abs(x, line), bits, keep, line);
 }
 
-Var l2_norm(const Var& x, SourceLine line) { return reduce<L2Norm>(x, all_axes(x), Keep::no, l2_norm_axes, line); }
+Var l2_norm(const Var& x, SourceLine line) {
+  return reduce<L2Norm>(x, every_axis("l2_norm", x, line), Keep::no, l2_norm_axes, line);
+}
 Var l2_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return reduce<L2Norm>(x, axis_bits("l2_norm", x, axes, {x.tape(), line}), keep, l2_norm_axes, line);
+  return reduce<L2Norm>(x, some_axes("l2_norm", x, axes, line), keep, l2_norm_axes, line);
 }
 
-Var max_norm(const Var& x, SourceLine line) { return max(abs(x, line), line); }
+Var max_norm(const Var& x, SourceLine line) {
+  return max_norm_over(x, every_axis("max_norm", x, line), Keep::no, line);
+}
 Var max_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return extremum<Max>(abs(x, line), axis_bits("max_norm", x, axes, {x.tape(), line}), keep, max_axes, line);
+  return extremum<Max>(abs(x, line), some_axes("max_norm", x, axes, line), keep, max_axes, line);
 }
 
 }  // namespace jnorm

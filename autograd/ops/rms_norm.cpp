@@ -62,7 +62,7 @@ struct RmsNorm : Fused<RmsNorm> {
 }  // namespace
 
 Var rms_norm(const Var& x, const Var& gamma, double eps, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("rms_norm", x, line);
   expect_norm_arguments("rms_norm", x, eps, site);
   if (gamma.defined()) expect_norm_parameter("rms_norm", "gamma", x, gamma, site);
   const Tensor& value = x.value();

@@ -79,7 +79,7 @@ struct ScaleNorm : Fused<ScaleNorm> {
 }  // namespace
 
 Var scale_norm(const Var& x, const Var& g, double eps, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("scale_norm", x, line);
   expect_norm_arguments("scale_norm", x, eps, site);
   if (g.defined()) expect_norm_scalar("scale_norm", "g", x, g, site);
   const Tensor& value = x.value();

@@ -83,8 +83,9 @@ struct Where : Primitive<Where> {
 };
 
 // A number becomes a constant beside `other`.
-Var recorded(const Operand& operand, const Var& other) {
-  if (!operand.is_number()) return operand.on(other.tape());
+Var recorded(const char* operation, const Operand& operand, const Var& other) {
+  expect_numbers(operation, other, site_of(operation, other, operand.line()));
+  if (!operand.is_number()) return operand_beside(operation, other, operand);
   const Tensor& beside = other.value();
   return other.tape().constant(full({}, operand.number(), beside.dtype(), beside.device()), "", operand.line());
 }
@@ -96,13 +97,17 @@ void expect_condition(const char* name, const Tensor& condition, const Site& sit
 
 }  // namespace
 
-Var maximum(const Var& a, const Operand& b) { return record_binary<Maximum>(a, recorded(b, a), maximum, b.line()); }
-Var minimum(const Var& a, const Operand& b) { return record_binary<Minimum>(a, recorded(b, a), minimum, b.line()); }
+Var maximum(const Var& a, const Operand& b) {
+  return record_binary<Maximum>(a, recorded("maximum", b, a), maximum, b.line());
+}
+Var minimum(const Var& a, const Operand& b) {
+  return record_binary<Minimum>(a, recorded("minimum", b, a), minimum, b.line());
+}
 
 Var clamp(const Var& x, std::optional<double> low, std::optional<double> high, SourceLine line) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double from = low.value_or(-infinity), to = high.value_or(infinity);
-  const Site site{x.tape(), line};
+  const Site site = site_of("clamp", x, line);
   expect_numbers("clamp", x, site);
   expect(from <= to, site, "clamp: the bounds must be numbers with low <= high, got {} and {}", from, to);
   return x.tape().record(Clamp(from, to), {x}, clamp(x.value(), from, to), {}, line);
@@ -113,16 +118,15 @@ Var where(const Tensor& condition, const Operand& a, const Operand& b) {
   expect(a.var().defined() || b.var().defined(), line,
          "where: a recorded value was expected for one of the branches, got none");
   const Var& known = a.var().defined() ? a.var() : b.var();
-  Tape& tape = known.tape();
-  const Site site{tape, line};
-  Var chosen = recorded(a, known), other = recorded(b, known);
-  expect_same_kind("where", chosen, other, site);
-  expect_numbers("where", chosen, site);
+  const Site site = site_of("where", known, line);
   expect_condition("where", condition, site);
+  Var chosen = recorded("where", a, known), other = recorded("where", b, known);
+  expect_same_kind("where", chosen, other, site);
   const Shape shape =
       common_shape("where", common_shape("where", chosen.shape(), other.shape(), site), condition.shape(), site);
   chosen = broadcast_to(chosen, shape, line);
   other = broadcast_to(other, shape, line);
+  Tape& tape = known.tape();
   const Var holds = tape.constant(broadcast_to(condition, shape), "", line);
   return tape.record(Where{}, {holds, chosen, other}, where(holds.value(), chosen.value(), other.value()), {}, line);
 }

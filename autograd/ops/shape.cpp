@@ -100,22 +100,22 @@ struct Permute : Primitive<Permute> {
 }  // namespace
 
 Var reshape(const Var& x, const Shape& shape, SourceLine line) {
+  const Site site = site_of("reshape", x, line);
   if (x.shape() == shape) return x;
-  expect(x.shape().size() == shape.size(), Site{x.tape(), line}, "reshape: {} has {} elements, but {} needs {}",
-         x.shape(), x.shape().size(), shape, shape.size());
+  expect(x.shape().size() == shape.size(), site, "reshape: {} has {} elements, but {} needs {}", x.shape(),
+         x.shape().size(), shape, shape.size());
   return x.tape().record(Reshape{}, {x}, reshape(x.value(), shape), {}, line);
 }
 
 Var broadcast_to(const Var& x, const Shape& shape, SourceLine line) {
+  const Site site = site_of("broadcast_to", x, line);
   if (x.shape() == shape) return x;
-  bool fits = x.rank() <= shape.rank();
-  for (int axis = 1; fits && axis <= x.rank(); ++axis) fits = x.dim(-axis) == shape[-axis] || x.dim(-axis) == 1;
-  expect(fits, Site{x.tape(), line}, "broadcast_to: {} doesn't broadcast to {}", x.shape(), shape);
+  expect(x.shape().broadcasts_to(shape), site, "broadcast_to: {} doesn't broadcast to {}", x.shape(), shape);
   return x.tape().record(Broadcast{}, {x}, broadcast_to(x.value(), shape), {}, line);
 }
 
 Var permute(const Var& x, std::span<const int> axes, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("permute", x, line);
   expect(static_cast<int>(axes.size()) == x.rank(), site, "permute: {} has {} axes, but {} were named", x.shape(),
          x.rank(), axes.size());
   std::uint32_t seen = 0;
@@ -132,12 +132,13 @@ Var permute(const Var& x, std::initializer_list<int> axes, SourceLine line) {
 }
 
 Var transpose(const Var& x, SourceLine line) {
-  expect(x.rank() >= 2, Site{x.tape(), line}, "transpose: expected at least two axes, got {}", x.shape());
+  const Site site = site_of("transpose", x, line);
+  expect(x.rank() >= 2, site, "transpose: expected at least two axes, got {}", x.shape());
   return transpose(x, -2, -1, line);
 }
 
 Var transpose(const Var& x, int a, int b, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("transpose", x, line);
   std::array<int, Shape::kMaxRank> axes{};
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[static_cast<std::size_t>(one_axis("transpose", x, a, site))],
@@ -146,7 +147,7 @@ Var transpose(const Var& x, int a, int b, SourceLine line) {
 }
 
 Var unsqueeze(const Var& x, int axis, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("unsqueeze", x, line);
   expect(axis >= -x.rank() - 1 && axis <= x.rank(), site, "unsqueeze: axis {} is out of range for a new axis of {}",
          axis, x.shape());
   std::vector<Index> sizes(x.shape().begin(), x.shape().end());
@@ -155,7 +156,7 @@ Var unsqueeze(const Var& x, int axis, SourceLine line) {
 }
 
 Var squeeze(const Var& x, int axis, SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of("squeeze", x, line);
   axis = one_axis("squeeze", x, axis, site);
   expect(x.dim(axis) == 1, site, "squeeze: axis {} of {} has size {}, not 1", axis, x.shape(), x.dim(axis));
   std::vector<Index> sizes(x.shape().begin(), x.shape().end());
@@ -164,8 +165,8 @@ Var squeeze(const Var& x, int axis, SourceLine line) {
 }
 
 Var flatten(const Var& x, int first, int last, SourceLine line) {
+  const Site site = site_of("flatten", x, line);
   if (x.rank() == 0) return reshape(x, {1}, line);
-  const Site site{x.tape(), line};
   first = one_axis("flatten", x, first, site);
   last = one_axis("flatten", x, last, site);
   expect(first <= last, site, "flatten: axis {} stands behind axis {}", first, last);

@@ -87,7 +87,8 @@ Var swap_axes(const Var& x, int a, int b, SourceLine line) {
 // over_last_axis(x), with `axis` in the place of the last one.
 Var over_axis(const char* name, const Var& x, int axis, Var (*over_last_axis)(const Var&, SourceLine),
               SourceLine line) {
-  const Site site{x.tape(), line};
+  const Site site = site_of(name, x, line);
+  expect_numbers(name, x, site);
   expect(x.rank() >= 1, site, "{}: expected at least one axis, got a scalar", name);
   expect(axis >= -x.rank() && axis < x.rank(), site, "{}: axis {} is out of range for shape {}", name, axis, x.shape());
   const int chosen = x.shape().resolve_axis(axis), last = x.rank() - 1;
