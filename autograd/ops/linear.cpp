@@ -14,7 +14,8 @@ namespace {
 
 // [..., H] -> [R, H], or [K, R, H] beside K cotangents.
 Tensor as_rows(const Tensor& x, Index copies) {
-  const Shape rows{x.rows() / std::max<Index>(copies, 1), x.row_length()};
+  const Index count = x.shape().with_axis(-1, 1).size();  // also of rows without elements
+  const Shape rows{count / std::max<Index>(copies, 1), x.row_length()};
   return x.reshape(copies > 0 ? rows.with_leading(copies) : rows);
 }
 
@@ -61,7 +62,7 @@ struct Linear : Fused<Linear> {
     const Var& x = inputs[0];
     const Var& weight = inputs[1];
     const Shape shape = x.shape().with_axis(-1, weight.dim(0));
-    const Var rows = reshape(x, {x.value().rows(), x.value().row_length()});
+    const Var rows = reshape(x, {x.shape().with_axis(-1, 1).size(), x.dim(-1)});
     const Var product = reshape(matmul(rows, weight, false, true), shape);
     return inputs.size() > 2 ? product + inputs[2] : product;
   }

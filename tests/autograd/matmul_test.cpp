@@ -61,3 +61,15 @@ TEST_CASE("matmul: what doesn't fit is refused with both shapes") {
   CHECK_THROWS_WITH_AS(matmul(at({2}), at({2, 2}), true),
                        doctest::Contains("a vector can't be transposed, got [2] and [2, 2]"), Error);
 }
+
+TEST_CASE("linear: without input features every row is the bias, whose gradient sums over the rows") {
+  Tape tape;
+  const Var x = tape.variable(zeros({3, 0}, DType::float64)), weight = tape.variable(zeros({2, 0}, DType::float64));
+  const Var bias = tape.variable(tensor({5, 7}, DType::float64));
+  const Var y = linear(x, weight, bias);
+  CHECK(y.value() == close({5, 7, 5, 7, 5, 7}));
+  tape.backward(sum(y));
+  CHECK(bias.gradient() == close({3, 3}));
+  CHECK(tape.push_forward(y, bias, tensor({1, 2}, DType::float64)) == close({1, 2, 1, 2, 1, 2}));
+  CHECK(tape.push_forward(y, x, zeros({3, 0}, DType::float64)) == close({0, 0, 0, 0, 0, 0}));
+}
