@@ -3,7 +3,6 @@
 //   y_r = table[token_r]      dtable[v] = sum of dy_r over the rows r with token_r = v
 
 #include <jnorm/autograd/ops.hpp>
-#include <jnorm/autograd/ops/one_hot.hpp>
 #include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
@@ -24,32 +23,23 @@ struct Embedding : Fused<Embedding> {
     }
   }
 
-  // The table's tangent [K, V, H] seen as K V rows: copy k reads its own V of them.
   void jvp(Pushforward& push) const override {
     if (!push.has(0)) return;
-    const Shape& shape = push.output().shape();
-    const Tensor one_hot_rows = one_hot(push.input(1), push.input(0).dim(0), push.output().dtype());
-    push.give(reshape(matmul(one_hot_rows, push.tangent(0)), push.shaped(shape)));
+    push.give(
+        reshape(index_select(push.tangent(0), push.axis(0), flat(push.input(1))), push.shaped(push.output().shape())));
   }
 
   Var composed(std::span<const Var> inputs) const override {
     const Var& table = inputs[0];
     const Tensor& tokens = inputs[1].value();
-    const Var rows = table.tape().constant(one_hot(tokens, table.dim(0), table.dtype()));
-    return reshape(matmul(rows, table), tokens.shape().with_trailing(table.dim(1)));
+    return reshape(index_select(table, 0, flat(tokens)), tokens.shape().with_trailing(table.dim(1)));
   }
+
+ private:
+  static Tensor flat(const Tensor& tokens) { return tokens.reshape({tokens.size()}); }
 };
 
 }  // namespace
-
-Tensor one_hot(const Tensor& indices, Index classes, DType dtype) {
-  std::vector<double> values(static_cast<std::size_t>(checked_product(indices.size(), classes)));
-  const std::int32_t* const index = indices.data<std::int32_t>();
-  for (Index row = 0; row < indices.size(); ++row) {
-    values[static_cast<std::size_t>(row_major_offset(row, classes, index[row]))] = 1.0;
-  }
-  return tensor({indices.size(), classes}, values, dtype);
-}
 
 Var embedding(const Var& table, const Tensor& tokens, SourceLine line) {
   const Site site = site_of("embedding", table, line);
