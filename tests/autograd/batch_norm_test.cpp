@@ -189,15 +189,17 @@ TEST_CASE("batch_norm: float64 values whose squares float64 doesn't hold are nor
         close({-1.341641, -0.447214, 0.447214, 1.341641}));
 }
 
-TEST_CASE("batch_norm: bfloat16 values of 5 +- 0.1 come out with deviation 1") {
-  Tape tape;
-  const Tensor values = affine(random({1000, 1}, 1), 0.1, 5.0).to(DType::bfloat16);
-  const NormalizedBatch batch = batch_norm(tape.variable(values));
-  double squares = 0.0;
-  for (const double element : batch.y.value().values()) squares += element * element;
-  // eps is 0.001 of the variance, and bfloat16 rounds y to 8 bits.
-  CHECK(std::sqrt(squares / 1000.0) == doctest::Approx(1.0).epsilon(1e-3));
-  CHECK(batch.variance.dtype() == DType::float32);
+TEST_CASE("batch_norm: bfloat16 values of 5 or -5, +- 0.1, come out with deviation 1") {
+  for (const double centre : {5.0, -5.0}) {
+    Tape tape;
+    const Tensor values = affine(random({1000, 1}, 1), 0.1, centre).to(DType::bfloat16);
+    const NormalizedBatch batch = batch_norm(tape.variable(values));
+    double squares = 0.0;
+    for (const double element : batch.y.value().values()) squares += element * element;
+    // eps is 0.001 of the variance, and bfloat16 rounds y to 8 bits.
+    CHECK(std::sqrt(squares / 1000.0) == doctest::Approx(1.0).epsilon(1e-3));
+    CHECK(batch.variance.dtype() == DType::float32);
+  }
 }
 
 TEST_CASE("batch_norm: a NaN stays within its channel") {

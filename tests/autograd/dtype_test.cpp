@@ -89,26 +89,35 @@ TEST_CASE("to: int32 has no derivative") {
   CHECK_THROWS_WITH_AS(to(x, DType::int32), doctest::Contains("to: expected two floating-point dtypes"), Error);
 }
 
-TEST_CASE("layer_norm: dgamma over 10,000 bfloat16 rows of 0.001 is 9.9945, rounded once") {
+TEST_CASE("norms: dgamma and dbeta over 10,000 bfloat16 rows of 0.001 are 9.9945, rounded once") {
   constexpr Index rows = 10000;
   Tape tape;
-  // Rows of -1 and 1 are their own x_hat, so dgamma[1] sums the cotangents.
+  // Rows of -1 and 1 are their own x_hat, so dgamma[1] and dbeta[1] sum the cotangents.
   std::vector<double> values;
   for (Index row = 0; row < rows; ++row) values.insert(values.end(), {-1.0, 1.0});
   const Var x = tape.constant(tensor({rows, 2}, values, DType::bfloat16));
-  const Var gamma = tape.variable(ones({2}, DType::bfloat16));
-  const Var y = layer_norm(x, gamma, {}, 0.0);
-  tape.backward(y, {.cotangent = full({rows, 2}, 0.001, DType::bfloat16)});
-  CHECK(gamma.gradient().at({1}) == static_cast<double>(static_cast<float>(BFloat16(9.9945))));
+  const Var gamma = tape.variable(ones({2}, DType::bfloat16)), beta = tape.variable(zeros({2}, DType::bfloat16));
+  const Var parameters[] = {gamma, beta};
+  const double right = static_cast<double>(static_cast<float>(BFloat16(9.9945)));
+  const auto check = [&](const Var& y, std::span<const Var> of) {
+    for (const Tensor& gradient : tape.gradients(y, of, full({rows, 2}, 0.001, DType::bfloat16))) {
+      CHECK(gradient.at({1}) == right);
+    }
+  };
+  check(layer_norm(x, gamma, beta, 0.0), parameters);
+  check(rms_norm(x, gamma, 0.0), {parameters, 1});
+  check(group_norm(x, 1, gamma, beta, {.eps = 0.0}), parameters);
 }
 
-TEST_CASE("gelu_tanh: float16 at 256 is 256 with slope 1, though x^3 overflows float16") {
-  Tape tape;
-  const Var x = tape.variable(tensor({41.0, 256.0}, DType::float16));
-  const Var y = gelu_tanh(x);
-  tape.backward(y, {.cotangent = ones({2}, DType::float16)});
-  CHECK(y.value().values() == std::vector<double>{41.0, 256.0});
-  CHECK(x.gradient().values() == std::vector<double>{1.0, 1.0});
+TEST_CASE("gelu and gelu_tanh: float16 at 256 is 256 with slope 1, though x^2 and x^3 overflow float16") {
+  for (const auto activation : {&gelu, &gelu_tanh}) {
+    Tape tape;
+    const Var x = tape.variable(tensor({41.0, 256.0}, DType::float16));
+    const Var y = activation(x, SourceLine::here());
+    tape.backward(y, {.cotangent = ones({2}, DType::float16)});
+    CHECK(y.value().values() == std::vector<double>{41.0, 256.0});
+    CHECK(x.gradient().values() == std::vector<double>{1.0, 1.0});
+  }
 }
 
 TEST_CASE("custom: a narrow input runs the lambdas in float32") {

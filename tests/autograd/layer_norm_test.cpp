@@ -5,6 +5,32 @@
 using namespace jnorm;
 using namespace jnorm::test;
 
+TEST_CASE("layer_norm: rows that are hard to normalize come out right, in float32 and float64") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    CAPTURE(to_string(dtype));
+    check_statistics([&](const std::vector<double>& row) {
+      Tape tape;
+      const Shape shape{1, static_cast<Index>(row.size())};
+      return layer_norm(tape.variable(tensor(shape, row, DType::float32).to(dtype))).value();
+    });
+  }
+}
+
+TEST_CASE("layer_norm and rms_norm: [52, 7, 64] has the rows of [364, 64], forward and backward") {
+  const Tensor x = random({52, 7, 64}, 1), dy = random({52, 7, 64}, 2), gamma = random({64}, 3);
+  const auto results = [&](auto norm, const Shape& shape) {
+    Tape tape;
+    const Var xs[] = {tape.variable(x.reshape(shape)), tape.variable(gamma)};
+    const Var y = norm(xs[0], xs[1]);
+    const std::vector<Tensor> gradients = tape.gradients(y, xs, dy.reshape(shape));
+    return std::vector{y.value().values(), gradients[0].values(), gradients[1].values()};
+  };
+  const auto layer = [](const Var& v, const Var& g) { return layer_norm(v, g); };
+  const auto rms = [](const Var& v, const Var& g) { return rms_norm(v, g); };
+  CHECK(results(layer, {52, 7, 64}) == results(layer, {364, 64}));
+  CHECK(results(rms, {52, 7, 64}) == results(rms, {364, 64}));
+}
+
 TEST_CASE("layer_norm: the gradient of beta is the cotangent, and its derivative by it the identity") {
   for (const bool has_gamma : {false, true}) {
     Tape tape;

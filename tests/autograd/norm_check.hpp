@@ -56,7 +56,7 @@ void check_statistics(const Normalize& normalize) {
   CHECK(normalize({1e25, 2e25, 3e25, 4e25}) == close({-1.341641, -0.447214, 0.447214, 1.341641}));
   std::vector<double> single(1024, 0.0);
   single[0] = 100.0;
-  CHECK(normalize(single).values()[0] == doctest::Approx(31.984355).epsilon(1e-7));
+  CHECK(normalize(single).values()[0] == doctest::Approx(31.984355).epsilon(2e-7));  // three roundings of float32
   CHECK(normalize({0, 0, 0, 0}) == close({0, 0, 0, 0}, 0.0));
 }
 
