@@ -262,6 +262,8 @@ TEST_CASE("bad calls: shapes") {
   refuses("reshape", "undefined", [](Values& v) { reshape(v.undefined, {6}); });
   refuses("reshape", "forgotten", [](Values& v) { reshape(v.forgotten, {6}); });
   refuses("reshape", "another number of elements", [](Values& v) { reshape(v.x, {7}); });
+  refuses("shape", "a negative size", [](Values& v) { reshape(v.x, {-2, -3}); });
+  refuses("shape", "a product beyond 64 bits", [](Values& v) { broadcast_to(v.x, {Index{1} << 62, 2, 3}); });
   refuses("broadcast_to", "undefined", [](Values& v) { broadcast_to(v.undefined, {2, 3}); });
   refuses("broadcast_to", "a shape that doesn't fit", [](Values& v) { broadcast_to(v.x, {2, 4}); });
   refuses("broadcast_to", "fewer axes", [](Values& v) { broadcast_to(v.x, {3}); });
@@ -590,6 +592,13 @@ TEST_CASE("bad calls: Jacobians and Hessians") {
     refuses("linearize", "two tapes", [&](Values& v) { call(v.x, v.foreign); });
     refuses("linearize", "forgotten", [&](Values& v) { call(v.forgotten, v.forgotten); });
   }
+  for (const Index count : {-2, 7}) {
+    refuses("LinearMap::singular_values", fmt::format("{} of them", count),
+            [=](Values& v) { linearize(v.x, v.x).singular_values(count); });
+  }
+  refuses("LinearMap::trace", "a map that isn't square", [](Values& v) { linearize(v.x, v.three).trace(); });
+  refuses("LinearMap::distance_to_identity", "a map that isn't square",
+          [](Values& v) { linearize(v.x, v.three).distance_to_identity(); });
   refuses("push_forward", "a tangent of another shape", [](Values& v) { linearize(v.x, v.x).apply(numbers({3})); });
   refuses("gradients", "a cotangent of another shape",
           [](Values& v) { linearize(v.x, v.x).apply_transposed(numbers({3})); });
