@@ -11,11 +11,21 @@ namespace jnorm {
 
 namespace {
 
-// Operations whose output stays where all of a row, a channel or a group moves by one number.
-bool takes_shifts_out(const Node& node) {
-  constexpr std::array names{"layer_norm", "group_norm", "batch_norm", "softmax", "log_softmax", "cross_entropy"};
-  return node.operation != nullptr && std::any_of(names.begin(), names.end(), [&](const char* name) {
-           return node.operation->description().name == std::string_view(name);
+// An operation whose output stays where one of its inputs shifts: all of a row, a channel or a group by one number, or
+// of attention all keys by one vector, which adds the same to all scores of a query.
+struct ShiftInvariance {
+  std::string_view operation;
+  std::size_t input;
+};
+constexpr std::array kShiftInvariances{ShiftInvariance{"layer_norm", 0},  ShiftInvariance{"group_norm", 0},
+                                       ShiftInvariance{"batch_norm", 0},  ShiftInvariance{"softmax", 0},
+                                       ShiftInvariance{"log_softmax", 0}, ShiftInvariance{"cross_entropy", 0},
+                                       ShiftInvariance{"attention", 1},   ShiftInvariance{"causal_attention", 1}};
+
+bool takes_shifts_out(const Node& node, std::size_t input) {
+  return node.operation != nullptr &&
+         std::any_of(kShiftInvariances.begin(), kShiftInvariances.end(), [&](const ShiftInvariance& invariance) {
+           return invariance.input == input && invariance.operation == node.operation->description().name;
          });
 }
 
@@ -45,14 +55,13 @@ class Dependence {
     const Ways from = ways_[i];
     if (!from.recorded && from.cut == kNone) return;
     const Node& node = tape_.node(i);
-    const bool norm = takes_shifts_out(node);
     for (std::size_t k = 0; k < node.input_count; ++k) {
       Ways& to = ways_[node.inputs[k]];
+      const bool norm = takes_shifts_out(node, k);
       to.recorded = to.recorded || from.recorded;
-      // A norm takes shifts out of its first input; its parameters are on the other side.
-      to.around_norms = to.around_norms || (from.around_norms && !(norm && k == 0));
+      to.around_norms = to.around_norms || (from.around_norms && !norm);
       if (to.cut == kNone) to.cut = from.cut;
-      if (norm && k == 0) to.norm = i;  // the nearest one, since it is met last
+      if (norm) to.norm = i;  // the nearest one, since it is met last
       if (to.norm == kNone) to.norm = from.norm;
     }
     for (std::size_t k = 0; k < node.severed_count; ++k) {

@@ -57,6 +57,7 @@ class Train final : public Command {
       const InterruptGuard interrupt;
       run.train(
           [&](const StepMetrics& metrics) {
+            if (last.step == 0) tell_missing_gradients(session, trainer);
             last = metrics;
             if (metrics.validation) progress.print(fmt::format("step {}: {}", metrics.step, status_of(metrics)));
             progress.update(metrics.step, fmt::format("loss {:.4f}", metrics.loss));
@@ -88,6 +89,15 @@ class Train final : public Command {
     apply_common_settings(config_, session);
     return TrainingRun::start(config_, session.common().out,
                               session.common().force ? Existing::replace : Existing::refuse);
+  }
+
+  // What a norm or softmax takes out is as it should be, and so are frozen weights: these are for those who want
+  // details.
+  static void tell_missing_gradients(const Session& session, const Trainer& trainer) {
+    for (const MissingGradient& missing : trainer.missing_gradients()) {
+      const bool expected = missing.reason == NoGradient::zero_by_norm || missing.reason == NoGradient::frozen;
+      expected ? session.detail(missing.sentence) : session.note("warning: " + missing.sentence);
+    }
   }
 
   static nlohmann::ordered_json json_of(TrainingRun& run, const StepMetrics& last) {

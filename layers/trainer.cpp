@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/core/expect.hpp>
@@ -95,6 +96,7 @@ double Trainer::backward(const Var& loss) {
   const double limit =
       config_.training.clip_norm > 0.0 ? config_.training.clip_norm : std::numeric_limits<double>::infinity();
   tape_.backward(loss);
+  if (!std::exchange(explained_, true)) missing_gradients_ = jnorm::missing_gradients(loss, model_.parameters());
   const double norm = clip_gradient_norm(model_.parameters(), limit);
   if (std::isfinite(norm)) return norm;
   const std::string where = describe_non_finite_gradient(loss);

@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include <jnorm/autograd/missing_gradients.hpp>
 #include <jnorm/autograd/tape.hpp>
 #include <jnorm/layers/checkpoint.hpp>
 #include <jnorm/layers/data_source.hpp>
@@ -33,6 +35,10 @@ class Trainer {
   // module path and source line where that began; the weights are those of the step before then.
   StepMetrics step();
 
+  // Of the parameters that had no gradient, or zeros alone, in the first step that this trainer made: why. Empty before
+  // that.
+  const std::vector<MissingGradient>& missing_gradients() const { return missing_gradients_; }
+
   // The model on held-out batches, always the same ones. Changes neither the weights nor what is drawn next. Throws
   // Error(state) if nothing is held out, and Error(non_finite) if the loss isn't finite.
   Evaluation evaluate();
@@ -53,6 +59,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   Tape tape_;
+  bool explained_ = false;  // missing_gradients_ is filled
+  std::vector<MissingGradient> missing_gradients_;
   Index steps_done_ = 0;
 };
 

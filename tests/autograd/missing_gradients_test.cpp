@@ -121,3 +121,20 @@ TEST_CASE("missing gradients: zero that no norm explains") {
   REQUIRE(missing.size() == 1);
   CHECK(missing[0].reason == NoGradient::zero);
 }
+
+TEST_CASE("missing gradients: one vector added to all keys is taken out by attention's softmax") {
+  Rng rng(1);
+  Tape tape;
+  Parameter bias("key.bias", randn({4}, rng, DType::float64));
+  const auto drawn = [&] { return tape.variable(randn({1, 3, 4}, rng, DType::float64)); };
+  const Var attended = causal_attention(drawn(), drawn() + tape.parameter(bias), drawn(), 2, {"model.cpp", 5});
+  Parameter weight("weight", randn({1, 3, 4}, rng, DType::float64));
+  const Var loss = sum(attended * tape.parameter(weight));
+  tape.backward(loss);
+  Parameter* const both[] = {&bias, &weight};
+  const auto missing = missing_gradients(loss, both);
+  REQUIRE(missing.size() == 1);
+  CHECK(missing[0].reason == NoGradient::zero_by_norm);
+  CHECK(missing[0].sentence.find("key.bias has the gradient 0: it reaches the loss only through causal_attention") ==
+        0);
+}

@@ -1,5 +1,6 @@
 #include <jnorm/layers/trainer.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -279,4 +280,21 @@ TEST_CASE("trainer: a bad configuration is refused before the data are looked fo
   config.training.task = "";
   config.training.text = "/nowhere";
   CHECK_THROWS_WITH_AS(Trainer{config}, "steps: expected a positive number, got 0", Error);
+}
+
+TEST_CASE("trainer: explains the parameters that the first step left without a gradient") {
+  Trainer trainer(small_run());
+  CHECK(trainer.missing_gradients().empty());
+  Parameter& frozen = *trainer.model().parameters().front();
+  frozen.set_trainable(false);
+  trainer.step();
+  const auto& missing = trainer.missing_gradients();
+  const auto found = std::find_if(missing.begin(), missing.end(),
+                                  [&](const MissingGradient& reason) { return reason.parameter == frozen.path(); });
+  REQUIRE(found != missing.end());
+  CHECK(found->reason == NoGradient::frozen);
+  // Every other one is a bias of the keys, which softmax takes out.
+  for (const MissingGradient& reason : missing) {
+    CHECK_MESSAGE((&reason == &*found || reason.reason == NoGradient::zero_by_norm), reason.sentence);
+  }
 }
