@@ -195,11 +195,13 @@ class Check final : public Command {
 
   void run(const Session& session) override {
     expect(order_ <= 3, "--order: expected 1, 2 or 3, got {}", order_);
+    expect(!page_ || operation_.empty(), "--page lists all operations: leave --operation away");
     if (page_) order_ = 3;
+    const char* const file = page_ ? "OPERATIONS.md" : "check.txt";
+    session.expect_free(file);
     const std::vector<OperationResult> results = check_all(session);
     session.show(
-        page_ ? "OPERATIONS.md" : "check.txt",
-        [&](const Style& style) { return page_ ? page_of(results) : text_of(results, order_, style); },
+        file, [&](const Style& style) { return page_ ? page_of(results) : text_of(results, order_, style); },
         [&] { return json_of(results); });
     for (const OperationResult& result : results) {
       if (!result.passed()) fail(ErrorKind::check, "check: the derivative of {} isn't right", result.operation);

@@ -245,8 +245,12 @@ void Session::show(const std::string& name, const Text& text, const Json& json) 
   constexpr int indentation = 2;
   const std::string object = common_.json ? json().dump(indentation) + "\n" : "";
   if (!common_.out.empty()) {
-    const std::filesystem::path path(name);
-    write(common_.json ? path.stem().string() + ".json" : name, common_.json ? object : text(Style()));
+    expect_free(name);
+    std::error_code error;
+    std::filesystem::create_directories(common_.out, error);
+    if (error) fail(ErrorKind::argument, "--out: can't make the folder {}: {}", common_.out, error.message());
+    write_file_atomically(path_of(name), common_.json ? object : text(Style()));
+    note("wrote " + path_of(name));
   }
   if (common_.json) {
     fmt::print("{}", object);
@@ -255,14 +259,14 @@ void Session::show(const std::string& name, const Text& text, const Json& json) 
   }
 }
 
-void Session::write(const std::string& name, const std::string& contents) const {
-  std::error_code error;
-  std::filesystem::create_directories(common_.out, error);
-  if (error) fail(ErrorKind::argument, "--out: can't make the folder {}: {}", common_.out, error.message());
-  const std::string path = (std::filesystem::path(common_.out) / name).string();
-  expect(common_.force || !std::filesystem::exists(path), "--out: {} exists already; --force replaces it", path);
-  write_file_atomically(path, contents);
-  note("wrote " + path);
+std::string Session::path_of(const std::string& name) const {
+  const std::filesystem::path path(name);
+  return (std::filesystem::path(common_.out) / (common_.json ? path.stem().string() + ".json" : name)).string();
+}
+
+void Session::expect_free(const std::string& name) const {
+  expect(common_.out.empty() || common_.force || !std::filesystem::exists(path_of(name)),
+         "--out: {} exists already; --force replaces it", path_of(name));
 }
 
 void Session::note(std::string_view line) const {

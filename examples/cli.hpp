@@ -52,6 +52,8 @@ class Session {
   using Text = std::function<std::string(const Style&)>;
   using Json = std::function<nlohmann::ordered_json()>;
   void show(const std::string& name, const Text& text, const Json& json) const;
+  // Throws what show() would for a file that exists: before long work, and not after it.
+  void expect_free(const std::string& name) const;
 
   // Lines to standard error: notes unless -q, details only with -v.
   void note(std::string_view line) const;
@@ -59,7 +61,7 @@ class Session {
   Progress progress(Progress::Task task) const;
 
  private:
-  void write(const std::string& name, const std::string& contents) const;
+  std::string path_of(const std::string& name) const;  // in the folder --out
 
   const CommonFlags& common_;
   const Flags& flags_;

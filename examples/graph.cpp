@@ -129,15 +129,17 @@ class Graph final : public Command {
     for (const char* const option : {"--format", "--depth", "--module"}) {
       expect(!session.common().json || !session.given(option), "{}: --json prints the whole graph, without it", option);
     }
+    const bool is_dot = format_ == "dot";
+    const char* const file = is_dot ? "graph.dot" : "graph.txt";
+    session.expect_free(file);
     apply_common_settings(config_, session);
     config_.validate();
     const Step step = record_step(config_);
     const bool all = !module_.empty() && !session.given("--depth");
     const GraphView view{step.graph, find_module(step.graph),
                          static_cast<int>(all ? kEverything : std::min(depth_, kEverything))};
-    const bool is_dot = format_ == "dot";
     session.show(
-        is_dot ? "graph.dot" : "graph.txt",
+        file,
         [&](const Style& style) {
           if (is_dot) return graph_dot(view);
           return sentence(config_, step) + "\n" + graph_table(view, style) + "\n" + style.dim(kLegend);

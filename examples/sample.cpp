@@ -68,6 +68,7 @@ class Sample final : public Command {
   void run(const Session& session) override {
     expect(!from_.empty(), "sample: say which run folder or checkpoint to generate from");
     expect(!session.given("--dtype"), "--dtype: a model is sampled in the type that it was trained in; leave it away");
+    session.expect_free("sample.txt");
     const std::string path = checkpoint_of(from_);
     const std::unique_ptr<Transformer> model = load_model(path);
     expect(model->config().vocabulary == 256,

@@ -7,6 +7,7 @@
 
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
+#include "temporary_folder.hpp"
 
 TEST_CASE("jnorm check: every operation passes every witness, and the JSON object says so") {
   const Finished run = run_jnorm({"check", "--json", "--progress", "none"});
@@ -48,4 +49,22 @@ TEST_CASE("jnorm check: JSON says of each operation what it computes and saves")
   CHECK(operation["kind"] == "fused");
   CHECK(operation["formula"] == "y = gamma * x / sqrt(mean(x^2) + eps)");
   CHECK(operation["saved"] == nlohmann::json({"x", "gamma", "rstd"}));
+}
+
+TEST_CASE("jnorm: a result that exists is refused before anything is computed") {
+  const TemporaryFolder folder;
+  const auto refuses = [&](const std::vector<std::string>& arguments, const std::string& file) {
+    std::ofstream(folder.file(file)) << "mine";
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--out", folder.path()});
+    // Nothing but the refusal on standard error: no progress was made.
+    check_refused(all, "--out: " + folder.file(file) + " exists already; --force replaces it");
+  };
+  refuses({"check", "--json", "--progress", "lines"}, "check.json");
+  refuses({"probe", "--progress", "lines"}, "probe.txt");
+  refuses({"graph", "--format", "dot"}, "graph.dot");
+}
+
+TEST_CASE("jnorm check: the page is of all operations") {
+  check_refused({"check", "--page", "--operation", "exp"}, "--page lists all operations: leave --operation away");
 }
