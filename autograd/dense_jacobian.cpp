@@ -86,11 +86,11 @@ Tensor dense_jacobian(const Var& to, const Var& from, SourceLine line) {
   Tensor matrix = Tensor::uninitialized({y.size(), x.size()}, x.dtype(), x.device());
   if (matrix.size() == 0) return matrix;
   RecomputedParts parts(tape);
-  parts.bring_back(source, to.index());
   {
     const Sweep sweep(tape, to.index(), {&source, 1}, "jacobian", line);
     if (!sweep.contains(source)) return zeros(matrix.shape(), x.dtype(), x.device());
     sweep.check_saved_values();
+    parts.bring_back(sweep);
   }
 
   const SeedPlan plan(y);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/operations.hpp>
@@ -73,9 +74,13 @@ class Dependence {
   std::vector<Ways> ways_;
 };
 
+// Infinity if one is a NaN.
 double largest_element(const Tensor& x) {
   double largest = 0.0;
-  for (const double value : x.values()) largest = std::max(largest, std::fabs(value));
+  for (const double value : x.values()) {
+    if (std::isnan(value)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::fabs(value));
+  }
   return largest;
 }
 
@@ -115,12 +120,14 @@ std::vector<MissingGradient> missing_gradients(const Var& loss, std::span<Parame
   const Dependence dependence(loss);
   double largest = 0.0;
   for (const Parameter* parameter : parameters) {
-    if (parameter->has_gradient()) largest = std::max(largest, largest_element(parameter->gradient()));
+    if (!parameter->has_gradient()) continue;
+    const double element = largest_element(parameter->gradient());
+    if (std::isfinite(element)) largest = std::max(largest, element);
   }
   std::vector<MissingGradient> missing;
   for (const Parameter* parameter : parameters) {
-    // Rounding of sums over some hundred rows.
-    const double rounding = 100 * machine_epsilon(parameter->value().dtype()) * largest;
+    // Rounding of sums over some hundred rows, in the dtype that they are taken in.
+    const double rounding = 100 * machine_epsilon(statistics_dtype(parameter->value().dtype())) * largest;
     if (parameter->has_gradient() && largest_element(parameter->gradient()) > rounding) continue;
     const Var leaf = tape.leaf_of(*parameter);
     missing.push_back(explain(tape, dependence, *parameter, leaf.defined() ? leaf.index() : kNone));

@@ -25,7 +25,8 @@ struct MissingGradient {
 };
 
 // Of all parameters that have no gradient after backward(loss), or one that is zero to rounding beside the largest of
-// the others: why. In their order; empty if all is well. Throws Error(state) on a loss of a tape that was reset.
+// the others (in narrow dtypes to float32's rounding): why. NaN and infinity aren't zero. In their order; empty if all
+// is well. Throws Error(state) on a loss of a tape that was reset.
 std::vector<MissingGradient> missing_gradients(const Var& loss, std::span<Parameter* const> parameters);
 
 }  // namespace jnorm

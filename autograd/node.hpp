@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include <jnorm/autograd/var.hpp>
 #include <jnorm/core/source_line.hpp>
@@ -43,6 +44,10 @@ struct Node {
   std::uint8_t severed_count = 0;  // how many they are
   bool hooked = false;             // somebody reads or replaces its gradient
   bool named = false;              // a leaf with a name of its own, the last part of its path
+
+  std::span<const NodeIndex> recorded_inputs() const { return {inputs.data(), input_count}; }
+  // With those that no derivative goes to.
+  std::span<const NodeIndex> all_inputs() const { return {inputs.data(), std::size_t{input_count} + severed_count}; }
 };
 
 }  // namespace jnorm

@@ -36,10 +36,6 @@ std::string describe_readers(const Tape& tape, NodeIndex index, NodeIndex to) {
   return fmt::format("{}", fmt::join(readers, " or "));
 }
 
-bool is_infinite_constant(const Node& node) {
-  return node.kind == Node::Kind::constant && first_non_finite(node.value) >= 0;
-}
-
 }  // namespace
 
 std::string to_words(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
@@ -84,10 +80,8 @@ void Tape::expect_finite_value(NodeIndex index) const {
   Index element = jnorm::first_non_finite(made.value);
   if (element < 0) return;
   bool passes_a_mask_on = false;
-  for (std::size_t i = 0; i < made.input_count; ++i) {
-    passes_a_mask_on =
-        passes_a_mask_on || is_infinite_constant(node(made.inputs[i])) ||
-        (node(made.inputs[i]).value.defined() && jnorm::first_non_finite(node(made.inputs[i]).value) >= 0);
+  for (const NodeIndex input : made.all_inputs()) {
+    passes_a_mask_on = passes_a_mask_on || jnorm::first_non_finite(node(input).value) >= 0;
   }
   if (passes_a_mask_on) {
     const std::vector<double> values = made.value.values();

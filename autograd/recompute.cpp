@@ -1,5 +1,6 @@
 #include <jnorm/autograd/recompute.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 #include <jnorm/autograd/sweep.hpp>
@@ -18,6 +19,36 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 NodeIndex next_operation(const Tape& tape, NodeIndex i) {
   while (i < tape.size() && tape.node(i).operation == nullptr) ++i;
   return i;
+}
+
+bool lies_in(NodeIndex i, const RecomputedPart& part) { return part.first <= i && i < part.end; }
+
+// Of each of the part's nodes the one that takes its place on `again`, where the part ran a second time behind its
+// inputs. Throws Error(state) if it did something else there.
+std::vector<NodeIndex> counterparts_of(const Tape& tape, const RecomputedPart& part, const Tape& again,
+                                       std::size_t input_count) {
+  std::vector<NodeIndex> counterparts(part.end - part.first, kNone);
+  NodeIndex j = static_cast<NodeIndex>(input_count);
+  for (NodeIndex i = part.first; i < part.end; ++i) {
+    const Node& node = tape.node(i);
+    if (node.operation == nullptr) continue;
+    j = next_operation(again, j);
+    const bool same = j < again.size() && again.node(j).saved_count == node.saved_count &&
+                      std::strcmp(again.node(j).operation->description().name, node.operation->description().name) == 0;
+    if (!same) {
+      fail(ErrorKind::state,
+           "recompute: run again, the part recorded {} instead of {}; it must do the same both times ({})",
+           j < again.size() ? again.node(j).operation->description().name : "nothing", tape.describe(i), part.line);
+    }
+    if (i == part.output && !same_bits(node.value, again.node(j).value)) {
+      fail(ErrorKind::state,
+           "recompute: run again, the part gave another value than before: a parameter was changed, or random numbers "
+           "were drawn anew; it must do the same both times ({}, at {})",
+           tape.describe(i), part.line);
+    }
+    counterparts[i - part.first] = j++;
+  }
+  return counterparts;
 }
 
 // True while it lives.
@@ -61,47 +92,114 @@ Var RecomputedParts::record(const std::function<Var(std::span<const Var>)>& part
   made.end = tape.size();
   made.output = y.index();
   if (made.output < made.first) return y;  // nothing was computed: the part hands on what was there
+  expect_no_other_input(tape, made);
   tape.recomputed_parts_.push_back(std::move(made));
   drop(tape, tape.recomputed_parts_.back());
   return y;
 }
 
-RecomputedParts::~RecomputedParts() {
-  for (const std::size_t number : brought_back_) drop(tape_, tape_.recomputed_parts_[number]);
+// Parameters are found on any tape; other values from before the part aren't.
+void RecomputedParts::expect_no_other_input(const Tape& tape, const RecomputedPart& part) {
+  for (NodeIndex i = part.first; i < part.end; ++i) {
+    for (const NodeIndex input : tape.node(i).all_inputs()) {
+      const bool known = input >= part.first || tape.node(input).kind == Node::Kind::parameter ||
+                         std::find(part.inputs.begin(), part.inputs.end(), input) != part.inputs.end();
+      expect(known, part.line, "recompute: the part reads {}, which is none of its inputs; hand it in as one",
+             tape.describe(input));
+    }
+  }
 }
 
-void RecomputedParts::bring_back(NodeIndex first, NodeIndex to) {
-  for (std::size_t number = 0; number < tape_.recomputed_parts_.size(); ++number) {
-    const RecomputedPart part = tape_.recomputed_parts_[number];  // a copy: running it may record more of them
-    if (part.end <= first || part.first > to || !is_dropped(tape_, part)) continue;
-    compute_again(part);
-    brought_back_.push_back(number);
+RecomputedParts::~RecomputedParts() {
+  release_if([](std::size_t) { return true; });
+}
+
+void RecomputedParts::bring_back(const Sweep& sweep) {
+  if (tape_.recomputed_parts_.empty()) return;
+  for (NodeIndex i = sweep.first(); i <= sweep.to(); ++i) {
+    if (!sweep.contains(i)) continue;
+    for_each_read_by(i, [&](std::size_t number) {
+      if (!holds(number)) hold(number);
+    });
   }
 }
 
 void RecomputedParts::bring_back_only(NodeIndex i) {
-  while (!brought_back_.empty() && i < tape_.recomputed_parts_[brought_back_.back()].first) {
-    drop(tape_, tape_.recomputed_parts_[brought_back_.back()]);
-    brought_back_.pop_back();
+  const std::vector<RecomputedPart>& parts = tape_.recomputed_parts_;
+  if (parts.empty()) return;
+  release_if([&](std::size_t number) { return parts[number].first > i; });
+  for_each_read_by(i, [&](std::size_t number) {
+    if (holds(number)) return;
+    release_if([&](std::size_t other) { return !reads(i, parts[other]); });
+    hold(number);
+  });
+}
+
+// The numbers of the parts that node i's derivative reads. A recorded gradient reads inner values of parts before it.
+template <class Visit>
+void RecomputedParts::for_each_read_by(NodeIndex i, const Visit& visit) const {
+  const auto visit_part_of = [&](NodeIndex node) {
+    const std::vector<RecomputedPart>& parts = tape_.recomputed_parts_;
+    const auto behind = std::upper_bound(parts.begin(), parts.end(), node,
+                                         [](NodeIndex key, const RecomputedPart& part) { return key < part.first; });
+    if (behind != parts.begin() && reads(i, *std::prev(behind))) visit(std::prev(behind) - parts.begin());
+  };
+  visit_part_of(i);
+  for (const NodeIndex input : tape_.node(i).recorded_inputs()) visit_part_of(input);
+}
+
+bool RecomputedParts::reads(NodeIndex i, const RecomputedPart& part) const {
+  if (lies_in(i, part)) return true;
+  const std::span<const NodeIndex> inputs = tape_.node(i).recorded_inputs();
+  return std::any_of(inputs.begin(), inputs.end(), [&](NodeIndex input) {
+    return lies_in(input, part) && input != part.output && tape_.node(input).operation != nullptr;
+  });
+}
+
+bool RecomputedParts::holds(std::size_t number) const {
+  return std::find(held_.begin(), held_.end(), number) != held_.end();
+}
+
+void RecomputedParts::hold(std::size_t number) {
+  const std::lock_guard lock(tape_.recomputed_parts_mutex_);
+  if (tape_.recomputed_parts_[number].sweeps == 0) {
+    const RecomputedPart part = tape_.recomputed_parts_[number];  // a copy: running it may record more of them
+    compute_again(part);
   }
-  bring_back(i, i);
+  ++tape_.recomputed_parts_[number].sweeps;
+  held_.push_back(number);
+}
+
+template <class Condition>
+void RecomputedParts::release_if(const Condition& condition) {
+  if (held_.empty()) return;
+  const std::lock_guard lock(tape_.recomputed_parts_mutex_);
+  std::erase_if(held_, [&](std::size_t number) {
+    if (!condition(number)) return false;
+    RecomputedPart& part = tape_.recomputed_parts_[number];
+    if (--part.sweeps == 0) drop(tape_, part);
+    return true;
+  });
+}
+
+// Of all its nodes together: one's bytes depend on what its inputs hold.
+Index RecomputedParts::bytes_of(const Tape& tape, const RecomputedPart& part) {
+  Index bytes = 0;
+  for (NodeIndex i = part.first; i < part.end; ++i) bytes += tape.bytes_of(tape.node(i));
+  return bytes;
 }
 
 // Leaves stay, and the output's value: others may hold it.
 void RecomputedParts::drop(Tape& tape, const RecomputedPart& part) {
-  for (NodeIndex i = part.end; i-- > part.first;) {
+  tape.held_bytes_ -= bytes_of(tape, part);
+  for (NodeIndex i = part.first; i < part.end; ++i) {
     Node& node = tape.mutable_node(i);
     if (node.operation == nullptr || node.freed) continue;
-    tape.held_bytes_ -= tape.bytes_of(node);
     for (std::size_t k = 0; k < node.saved_count; ++k) tape.saved_[node.first_saved + k] = Tensor();
     node.dropped = true;
     if (i != part.output) node.value = Tensor();
-    tape.held_bytes_ += tape.bytes_of(node);
   }
-}
-
-bool RecomputedParts::is_dropped(const Tape& tape, const RecomputedPart& part) {
-  return tape.node(part.output).dropped;
+  tape.held_bytes_ += bytes_of(tape, part);
 }
 
 void RecomputedParts::compute_again(const RecomputedPart& part) {
@@ -114,30 +212,14 @@ void RecomputedParts::compute_again(const RecomputedPart& part) {
                                                         : again.variable(node.value, "", node.line));
   }
   part.function(inputs);
+  const std::vector<NodeIndex> counterparts = counterparts_of(tape_, part, again, inputs.size());
 
-  NodeIndex j = static_cast<NodeIndex>(inputs.size());
+  tape_.held_bytes_ -= bytes_of(tape_, part);
   for (NodeIndex i = part.first; i < part.end; ++i) {
     Node& node = tape_.mutable_node(i);
-    if (node.operation == nullptr) continue;
-    j = next_operation(again, j);
-    const bool same = j < again.size() && again.node(j).saved_count == node.saved_count &&
-                      std::strcmp(again.node(j).operation->description().name, node.operation->description().name) == 0;
-    if (!same) {
-      fail(ErrorKind::state,
-           "recompute: run again, the part recorded {} instead of {}; it must do the same both times ({})",
-           j < again.size() ? again.node(j).operation->description().name : "nothing", tape_.describe(i), part.line);
-    }
-    const Node& made = again.node(j++);
-    tape_.held_bytes_ -= tape_.bytes_of(node);
-    if (i == part.output) {
-      if (!same_bits(node.value, made.value)) {
-        fail(
-            ErrorKind::state,
-            "recompute: run again, the part gave another value than before: a parameter was changed, or random numbers "
-            "were drawn anew; it must do the same both times ({}, at {})",
-            tape_.describe(i), part.line);
-      }
-    } else {
+    if (node.operation == nullptr || node.freed) continue;
+    const Node& made = again.node(counterparts[i - part.first]);
+    if (i != part.output) {
       node.value = made.value;
       node.output_version = made.value.version();
     }
@@ -146,8 +228,8 @@ void RecomputedParts::compute_again(const RecomputedPart& part) {
     }
     for (std::size_t k = 0; k < node.saved_count; ++k) tape_.saved_[node.first_saved + k] = again.saved(made)[k];
     node.dropped = false;
-    tape_.held_bytes_ += tape_.bytes_of(node);
   }
+  tape_.held_bytes_ += bytes_of(tape_, part);
   tape_.note_peak(0);
 }
 

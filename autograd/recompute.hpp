@@ -10,10 +10,15 @@
 
 namespace jnorm {
 
-// part(inputs), recorded, with all inner values dropped but the output's. backward() runs `part` again when it reaches
-// it, one part at a time, and drops the values behind it; every other sweep (gradients, Jacobians, push_forward) brings
-// back the parts that it crosses, and drops them at its end. The nodes stay, so graphs and module paths are complete.
-// A part inside of a part belongs to the outer one.
+class Sweep;
+
+// part(inputs), recorded, with all inner values dropped but the output's. backward() and gradients() run `part` again
+// when they reach it, one part at a time, and drop the values behind it; every other sweep (Jacobians, push_forward,
+// recorded gradients) brings back the parts whose values it reads, and drops them at its end. The nodes stay, so graphs
+// and module paths are complete. A part inside of a part belongs to the outer one.
+//
+// `part` runs again on another tape, which it finds through its inputs: it must take all recorded values that it reads
+// from its inputs and parameters, and throws Error(argument) at once if it doesn't.
 //
 // `part` must do the same both times. The sweep throws Error(state) if it records other operations, or its output isn't
 // equal to the last bit: a parameter was changed meanwhile, or random numbers were drawn from a generator that moved
@@ -22,7 +27,8 @@ Var recompute(const std::function<Var(std::span<const Var>)>& part, std::span<co
               SourceLine line = SourceLine::here());
 Var recompute(const std::function<Var(const Var&)>& part, const Var& input, SourceLine line = SourceLine::here());
 
-// The dropped values of a tape's parts, brought back for a sweep and dropped again in the end. Private to the tape.
+// The dropped values of a tape's parts that a sweep reads: brought back for it, and dropped again when no other sweep
+// reads them. Several sweeps may do so at once, in several threads. Private to the tape.
 class RecomputedParts {
  public:
   explicit RecomputedParts(Tape& tape) : tape_(tape) {}
@@ -32,18 +38,27 @@ class RecomputedParts {
 
   static Var record(const std::function<Var(std::span<const Var>)>& part, std::span<const Var> inputs, SourceLine line);
 
-  // All parts that have nodes in [first, to].
-  void bring_back(NodeIndex first, NodeIndex to);
-  // The part that node i belongs to, if it belongs to one; the parts behind it are dropped. For a sweep from the end.
+  // All that the derivatives of the sweep's operations read.
+  void bring_back(const Sweep& sweep);
+  // What node i's derivative reads; before another part is brought back, those that it doesn't read are dropped. For a
+  // sweep from the end.
   void bring_back_only(NodeIndex i);
 
  private:
+  static void expect_no_other_input(const Tape& tape, const RecomputedPart& part);
+  static Index bytes_of(const Tape& tape, const RecomputedPart& part);
   static void drop(Tape& tape, const RecomputedPart& part);
-  static bool is_dropped(const Tape& tape, const RecomputedPart& part);
+  template <class Visit>
+  void for_each_read_by(NodeIndex i, const Visit& visit) const;
+  bool reads(NodeIndex i, const RecomputedPart& part) const;
+  bool holds(std::size_t number) const;
+  void hold(std::size_t number);
+  template <class Condition>
+  void release_if(const Condition& condition);
   void compute_again(const RecomputedPart& part);
 
   Tape& tape_;
-  std::vector<std::size_t> brought_back_;  // numbers of parts
+  std::vector<std::size_t> held_;  // numbers of parts
 };
 
 }  // namespace jnorm

@@ -17,6 +17,7 @@ struct RecomputedPart {
   std::vector<NodeIndex> inputs;
   std::function<Var(std::span<const Var>)> function;
   SourceLine line;
+  int sweeps = 0;  // that read its values now
 };
 
 }  // namespace jnorm

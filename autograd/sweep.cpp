@@ -158,7 +158,7 @@ void Sweep::reverse(Tensor cotangent, Index copies, const SweepOptions& options)
     if (options.adds_to_leaves) complete_gradient(i);
     if (options.observe) options.observe(i, slot(i));
     if (node.operation == nullptr) continue;  // a leaf keeps what it got
-    if (!tape_.recomputed_parts_.empty()) parts.bring_back_only(i);
+    parts.bring_back_only(i);
     const bool stays = (flags(i) & kSource) != 0 || node.gradient_slot != kNone;
     const Tensor dy = stays ? slot(i) : std::move(slot(i));
     if (any_input_live(node)) pull(i, dy, copies);

@@ -30,6 +30,7 @@ class Sweep {
   Sweep& operator=(const Sweep&) = delete;
 
   Tape& tape() const { return tape_; }
+  NodeIndex first() const { return first_; }  // no node before it is visited
   NodeIndex to() const { return to_; }
   bool contains(NodeIndex index) const { return index >= first_ && index <= to_ && (flags(index) & kLive) != 0; }
   Tensor& slot(NodeIndex index) { return memory_->slots[index - first_]; }

@@ -31,6 +31,8 @@ Tensor seed_for(const Tensor& y, const Tensor& given, const SeedNames& names, So
   }
   expect(given.shape().has_suffix(y.shape()) && given.rank() <= y.rank() + 1, line,
          "{}: the {}'s shape must be {}, or that with one leading axis, got {}", call, seed, y.shape(), given.shape());
+  expect(given.rank() == y.rank() || given.dim(0) > 0, line, "{}: there must be at least one {}, got {}", call, seed,
+         given.shape());
   expect(given.dtype() == y.dtype(), line, "{}: {} is {}, but its {} is {}", call, value, y.dtype(), seed,
          given.dtype());
   return given;
@@ -244,8 +246,6 @@ std::vector<Tensor> Tape::gradients(const Var& y, std::span<const Var> xs, const
   }
   if (sources.empty()) return {};
   const Tensor seed = seed_for(y.value(), cotangent, {"gradients", "y", "cotangent"}, line);
-  RecomputedParts parts(*this);
-  parts.bring_back(*std::min_element(sources.begin(), sources.end()), y.index());
   Sweep sweep(*this, y.index(), sources, "gradients", line);
   sweep.check_saved_values();
   sweep.reverse(seed, copies_of(seed, y.value()));
@@ -271,10 +271,10 @@ std::vector<Var> Tape::recorded_gradients(const Var& y, std::span<const Var> xs,
   expect(seed_value.rank() == y.rank(), line, "recorded_gradients: one cotangent of shape {} is expected, got {}",
          y.shape(), seed_value.shape());
   const Var seed = cotangent.defined() ? cotangent : constant(seed_value, "", line);
-  RecomputedParts parts(*this);
-  parts.bring_back(0, y.index());
   Sweep sweep(*this, y.index(), sources, "recorded_gradients", line);
   sweep.check_saved_values();
+  RecomputedParts parts(*this);
+  parts.bring_back(sweep);
 
   // Nodes are addressed by index, since recording appends meanwhile.
   std::vector<Var> gradients(static_cast<std::size_t>(y.index()) + 1);
@@ -299,10 +299,10 @@ Tensor Tape::push_forward(const Var& y, const Var& x, const Tensor& tangent, Sou
   expect_mine(x, "push_forward");
   const Tensor seed = seed_for(x.value(), tangent, {"push_forward", "x", "tangent"}, line);
   const NodeIndex source = x.index();
-  RecomputedParts parts(*this);
-  parts.bring_back(source, y.index());
   Sweep sweep(*this, y.index(), {&source, 1}, "push_forward", line);
   sweep.check_saved_values();
+  RecomputedParts parts(*this);
+  parts.bring_back(sweep);
   const Index copies = copies_of(seed, x.value());
   if (sweep.contains(source)) sweep.slot(source) = seed;
   sweep.forward(copies);
@@ -445,7 +445,7 @@ Tape& Var::tape(const char* asked_by) const {
 
 const Tensor& Var::value() const {
   const Node& node = tape().node(index_);
-  if (node.dropped && !node.value.defined()) [[unlikely]] {
+  if (!node.value.defined() && node.dropped) [[unlikely]] {
     fail(ErrorKind::state,
          "{}: its value was dropped by recompute() and lives only during a sweep; return it from the "
          "part, or leave the part out of recompute()",

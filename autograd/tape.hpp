@@ -196,6 +196,7 @@ class Tape {
   bool traces_non_finite_ = false;
   std::vector<std::pair<NodeIndex, GradientHook>> hooks_;
   std::vector<RecomputedPart> recomputed_parts_;  // in the order of their nodes
+  std::recursive_mutex recomputed_parts_mutex_;   // running a part again may sweep values from before it
   bool inside_recomputed_part_ = false;
   Index held_bytes_ = 0;
   Index peak_bytes_ = 0;

@@ -41,8 +41,8 @@ TapeMemory Tape::memory() const {
 Index Tape::bytes_of(const Node& node) const {
   if (node.kind == Node::Kind::parameter || !node.value.defined()) return 0;
   Index bytes = node.value.bytes();
-  for (std::size_t i = 0; i < node.input_count; ++i) {
-    const Tensor& input = this->node(node.inputs[i]).value;
+  for (const NodeIndex index : node.all_inputs()) {
+    const Tensor& input = this->node(index).value;
     if (input.defined() && input.shares_storage_with(node.value)) bytes = 0;
   }
   for (const Tensor& tensor : saved(node)) bytes += tensor.defined() ? tensor.bytes() : 0;

@@ -1,5 +1,7 @@
 // Why a parameter has no gradient, or none but zeros.
 
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include <jnorm/autograd/missing_gradients.hpp>
@@ -137,4 +139,26 @@ TEST_CASE("missing gradients: one vector added to all keys is taken out by atten
   CHECK(missing[0].reason == NoGradient::zero_by_norm);
   CHECK(missing[0].sentence.find("key.bias has the gradient 0: it reaches the loss only through causal_attention") ==
         0);
+}
+
+TEST_CASE("missing gradients: a NaN and an infinity aren't zero, and nothing is zero beside them") {
+  MissingGradients given;
+  Tape tape;
+  const Var loss = sum(tape.parameter(given[0]) * tape.parameter(given[1]));
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    given[0].clear_gradient();
+    given[0].add_gradient(tensor({value, value, value, value}, DType::float64));
+    given[1].clear_gradient();
+    given[1].add_gradient(ones({4}, DType::float64));
+    CHECK(given.after(loss).empty());
+  }
+}
+
+TEST_CASE("missing gradients: a small gradient of a narrow dtype isn't zero") {
+  Parameter weight("weight", tensor({2.0, -1.0}, DType::bfloat16)), small("small", tensor({1.0, 3.0}, DType::bfloat16));
+  Tape tape;
+  const Var loss = sum(tape.parameter(weight)) + sum(tape.parameter(small) * 0.01);
+  tape.backward(loss);
+  Parameter* const both[] = {&weight, &small};
+  CHECK(missing_gradients(loss, both).empty());
 }

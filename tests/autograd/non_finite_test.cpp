@@ -98,3 +98,12 @@ TEST_CASE("non-finite trace: an infinity in a constant is a mask, and only its N
   tape.backward(sum(square(probabilities)));
   CHECK_THROWS_WITH_AS(mask * 0.0, doctest::Contains("made nan at [1]"), Error);
 }
+
+TEST_CASE("non-finite trace: a mask may be detached, and added in a NoRecord scope") {
+  Tape tape;
+  tape.trace_non_finite(true);
+  const Var mask = tape.constant(tensor({0, -std::numeric_limits<double>::infinity()}));
+  CHECK_NOTHROW(detach(mask));
+  const NoRecord scope(tape);
+  CHECK_NOTHROW(tape.variable(tensor({1, 2})) + mask);
+}

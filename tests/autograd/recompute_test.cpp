@@ -1,5 +1,8 @@
 // Parts of a model whose inner values are dropped and computed again.
 
+#include <atomic>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 #include <jnorm/autograd/linear_map.hpp>
@@ -52,6 +55,21 @@ Tensor input() {
   Rng rng(2);
   return randn({8, kWidth}, rng, DType::float64);
 }
+
+Var bump(const Var& x) { return exp(square(tanh(x))); }
+
+// The gradient of bump(x) w with respect to x, recorded behind bump, of which it reads inner values, and behind w.
+struct Slope {
+  explicit Slope(bool recomputed) {
+    x = tape.variable(tensor({0.5, 0.7}, DType::float64));
+    const Var y = recomputed ? recompute(bump, x) : bump(x);
+    w = tape.variable(tensor({2.0, 3.0}, DType::float64));
+    slope = tape.recorded_gradients(sum(y * w), {&x, 1})[0];
+  }
+
+  Tape tape;
+  Var x, w, slope;
+};
 
 }  // namespace
 
@@ -181,4 +199,65 @@ TEST_CASE("recompute: an inner value read outside says that it was dropped") {
       },
       x);
   CHECK_THROWS_WITH_AS(inner.value(), doctest::Contains("its value was dropped by recompute()"), Error);
+}
+
+TEST_CASE("recompute: backward through a recorded gradient of a part") {
+  Slope whole(false), parts(true);
+  whole.tape.backward(sum(square(whole.slope)));
+  parts.tape.backward(sum(square(parts.slope)));
+  CHECK(parts.x.gradient().values() == whole.x.gradient().values());
+}
+
+TEST_CASE("recompute: sweeps from behind a part through its recorded gradient") {
+  Slope whole(false), parts(true);
+  const auto gradient = [](Slope& s) { return s.tape.gradients(sum(s.slope), {&s.w, 1})[0].values(); };
+  const auto tangent = [](Slope& s) { return s.tape.push_forward(s.slope, s.w, ones({2}, DType::float64)).values(); };
+  CHECK(gradient(parts) == gradient(whole));
+  CHECK(tangent(parts) == tangent(whole));
+  CHECK(jacobian(parts.slope, parts.w).values() == jacobian(whole.slope, whole.w).values());
+}
+
+TEST_CASE("recompute: several threads sweep one tape") {
+  SmallModel model(3);
+  Tape tape;
+  const Var x = tape.variable(input());
+  const Var y = sum(model(x, true));
+  const std::vector<double> expected = tape.gradients(y, {&x, 1})[0].values();
+  std::atomic<int> equal = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int repeat = 0; repeat < 300; ++repeat) {
+        const Tensor gradient = i % 2 == 0 ? tape.gradients(y, {&x, 1})[0] : jacobian(y, x);
+        equal += gradient.values() == expected ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(equal == 4 * 300);
+}
+
+TEST_CASE("recompute: a part that reads a value that isn't handed in is an error at once") {
+  Tape tape;
+  const Var x = tape.variable(tensor({0.5}, DType::float64)), other = tape.constant(tensor({2.0}, DType::float64));
+  CHECK_THROWS_WITH_AS(recompute([&](const Var& input) { return exp(input * other); }, x),
+                       doctest::Contains("the part reads constant"), Error);
+}
+
+TEST_CASE("recompute: a part that fails when it runs again leaves nothing behind") {
+  Tape tape;
+  const Var x = tape.variable(tensor({0.5}, DType::float64));
+  int calls = 0;
+  const Var y = recompute([&](const Var& a) { return calls++ == 1 ? exp(exp(tanh(a))) : exp(square(tanh(a))); }, x);
+  const Index bytes = tape.memory().value_bytes;
+  CHECK_THROWS_AS(tape.backward(y), Error);
+  CHECK(tape.memory().value_bytes == bytes);
+}
+
+TEST_CASE("recompute: a sweep into a part whose input was freed says so") {
+  Tape tape;
+  const Var x = tape.variable(tensor({0.5}, DType::float64));
+  const Var y = recompute(bump, exp(x));
+  tape.backward(y, {.free_values = true});
+  CHECK_THROWS_WITH_AS(tape.gradients(y, {&x, 1}), doctest::Contains("were freed by backward"), Error);
 }

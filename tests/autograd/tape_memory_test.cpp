@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <jnorm/autograd/ops.hpp>
+#include <jnorm/autograd/recompute.hpp>
 
 using namespace jnorm;
 
@@ -40,6 +41,19 @@ TEST_CASE("memory: the peak is what a backward needed beside the values, and res
   tape.reset();
   CHECK(tape.memory().peak_bytes == 0);
   CHECK(tape.memory().total() == tape.memory().node_bytes);
+}
+
+TEST_CASE("memory: a detached value adds nothing to the peak") {
+  Tape tape;
+  detach(tape.variable(zeros({100}, DType::float64)));
+  CHECK(tape.memory().peak_bytes == 800);
+}
+
+TEST_CASE("memory: the peak counts the output of a recomputed part that is a view of a dropped value") {
+  Tape tape;
+  const Var x = tape.variable(zeros({100}, DType::float64));
+  exp(exp(recompute([](const Var& a) { return reshape(exp(a), {10, 10}); }, x)));
+  CHECK(tape.memory().peak_bytes == 4 * 800);
 }
 
 TEST_CASE("memory: free_values lowers the peak of a chain to the forward's") {

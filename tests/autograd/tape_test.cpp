@@ -324,6 +324,16 @@ TEST_CASE("tape: a tangent of something that y doesn't depend on gives zero") {
   CHECK(tape.push_forward(y, x, vector({1, 1})) == close({0, 0}));
 }
 
+TEST_CASE("tape: no cotangents at all, or no tangents, are refused") {
+  Tape tape;
+  const Var x = tape.variable(zeros({2, 3}, DType::float64));
+  const Var y = layer_norm(x);
+  const Tensor none = zeros({0, 2, 3}, DType::float64);
+  CHECK_THROWS_WITH_AS(tape.gradients(y, {&x, 1}, none), doctest::Contains("there must be at least one cotangent"),
+                       Error);
+  CHECK_THROWS_WITH_AS(tape.push_forward(y, x, none), doctest::Contains("there must be at least one tangent"), Error);
+}
+
 TEST_CASE("tape: recorded gradients can be differentiated again") {
   Tape tape;
   const Var x = tape.variable(vector({2}));
