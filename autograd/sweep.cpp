@@ -161,22 +161,15 @@ void Sweep::reverse(Tensor cotangent, Index copies, const SweepOptions& options)
     parts.bring_back_only(i);
     const bool stays = (flags(i) & kSource) != 0 || node.gradient_slot != kNone;
     const Tensor dy = stays ? slot(i) : std::move(slot(i));
-    if (any_input_live(node)) pull(i, dy, copies);
+    if (any_input_live(node)) {
+      Pullback back(*this, i, dy, copies);
+      node.operation->vjp(back);
+      back.finish();
+    }
     if (!stays) slot_bytes_ -= dy.bytes();
     if (options.adds_to_leaves) tape_.note_peak(slot_bytes_ + dy.bytes());
     if (options.free_values && i != to_) free_node(i);
   }
-}
-
-void Sweep::pull(NodeIndex i, const Tensor& dy, Index copies) {
-  const Node& node = tape_.node(i);
-  Index before = 0, after = 0;
-  for (std::size_t j = 0; j < node.input_count; ++j) before += bytes_in_slot(node.inputs[j]);
-  Pullback back(*this, i, dy, copies);
-  node.operation->vjp(back);
-  back.finish();
-  for (std::size_t j = 0; j < node.input_count; ++j) after += bytes_in_slot(node.inputs[j]);
-  slot_bytes_ += after - before;
 }
 
 void Sweep::complete_gradient(NodeIndex i) {
@@ -248,7 +241,9 @@ void Sweep::forward(Index copies) {
 void Pullback::give(std::size_t i, Tensor gradient) {
   const NodeIndex input = node_.inputs[i];
   if (windows_ != nullptr) return sweep_.add_rows(input, windows_->input_rows(i), std::move(gradient));
-  add_to(sweep_.slot(input), std::move(gradient));
+  Tensor& slot = sweep_.slot(input);
+  if (!slot.defined()) sweep_.note_new_slot(gradient);
+  add_to(slot, std::move(gradient));
 }
 
 Destination Pullback::into(std::size_t i) {
@@ -259,6 +254,7 @@ Destination Pullback::into(std::size_t i) {
     const Tensor& primal = input(i);
     slot = Tensor::uninitialized(shaped(primal.shape()), primal.dtype(), primal.device());
     if (windows_ != nullptr && !aside) sweep_.rows(node_.inputs[i]) = windows_->input_rows(i);
+    if (!aside) sweep_.note_new_slot(slot);
     return {slot, false};
   }
   if (!slot.unique()) slot = slot.clone();

@@ -46,6 +46,8 @@ class Sweep {
   RowRange& rows(NodeIndex index) { return memory_->rows[index - first_]; }
   // Adds to a slot that may hold other rows.
   void add_rows(NodeIndex index, RowRange rows, Tensor cotangents);
+  // Counts what a slot holds that was empty, for the tape's peak.
+  void note_new_slot(const Tensor& gradient) { slot_bytes_ += gradient.bytes(); }
   // Carries the tangents that the caller put into slots forwards, up to `to`'s slot.
   void forward(Index copies);
 
@@ -57,11 +59,7 @@ class Sweep {
   void mark_between(std::span<const NodeIndex> sources);
   bool any_input_live(const Node& node) const;
   void free_node(NodeIndex index);
-  void pull(NodeIndex i, const Tensor& dy, Index copies);
   void complete_gradient(NodeIndex i);
-  Index bytes_in_slot(NodeIndex i) const {
-    return contains(i) && memory_->slots[i - first_].defined() ? memory_->slots[i - first_].bytes() : 0;
-  }
 
   Tape& tape_;
   NodeIndex first_ = 0;

@@ -77,11 +77,6 @@ DType dtype_from_string(std::string_view name) {
   fail(ErrorKind::argument, "dtype: expected float64, float32, bfloat16, float16 or int32, got '{}'", name);
 }
 
-std::int64_t size_of(DType dtype) {
-  constexpr std::array<std::int64_t, 5> sizes{8, 4, 2, 2, 4};
-  return sizes.at(static_cast<std::size_t>(dtype));
-}
-
 double machine_epsilon(DType dtype) {
   switch (dtype) {
     case DType::float64: return std::numeric_limits<double>::epsilon();

@@ -35,7 +35,16 @@ struct Float16 {
 
 std::string to_string(DType dtype);              // "float32"
 DType dtype_from_string(std::string_view name);  // throws Error(argument) that lists the names
-std::int64_t size_of(DType dtype);               // bytes an element
+constexpr std::int64_t size_of(DType dtype) {    // bytes an element
+  switch (dtype) {
+    case DType::float64: return 8;
+    case DType::bfloat16:
+    case DType::float16: return 2;
+    case DType::float32:
+    case DType::int32: break;
+  }
+  return 4;
+}
 
 // The distance from 1 to the next larger value.
 double machine_epsilon(DType dtype);
