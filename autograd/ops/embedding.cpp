@@ -59,4 +59,14 @@ Var embedding(const Var& table, const Tensor& tokens, SourceLine line) {
   return table.tape().record(Embedding{}, {table, recorded_tokens}, std::move(y), {}, line);
 }
 
+Var embedding(const Var& table, const Tensor& tokens, const EmbeddingOptions& options, SourceLine line) {
+  const Var y = embedding(table, tokens, line);
+  if (!options.padding) return y;
+  const Index padding = *options.padding;
+  expect(padding >= 0 && padding < table.dim(0), site_of("embedding", table, line),
+         "embedding: the padding token {} is outside [0, {})", padding, table.dim(0));
+  const Tensor is_padding = equal(tokens, static_cast<double>(padding)).reshape(tokens.shape().with_trailing(1));
+  return where(is_padding, Operand(detach(y, line), line), Operand(y, line));
+}
+
 }  // namespace jnorm

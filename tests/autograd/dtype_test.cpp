@@ -132,3 +132,13 @@ TEST_CASE("custom: a narrow input runs the lambdas in float32") {
   CHECK(y.value().at({0}) == 9.0);
   CHECK(x.gradient().values() == std::vector<double>{6.0, 300.0});
 }
+
+TEST_CASE("layer_norm: the recorded gradient of a nearly constant float16 row is the fused one") {
+  Tape tape;
+  const Var x = tape.variable(tensor({1.0, 1.0, 1.0, 1.0009765625}, DType::float16));  // 1/s is 307, its cube too large
+  const Tensor u = tensor({1.0, -0.5, 0.25, 0.5}, DType::float16);
+  const Var y = layer_norm(x);
+  const Tensor fused = tape.gradients(y, {&x, 1}, u)[0].to(DType::float64);
+  const Tensor recorded = tape.recorded_gradients(y, {&x, 1}, tape.constant(u))[0].value().to(DType::float64);
+  CHECK(relative_error(recorded, fused) < 2 * machine_epsilon(DType::float16));
+}
