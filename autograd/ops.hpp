@@ -11,8 +11,8 @@
 #include <jnorm/autograd/ops/attention.hpp>
 #include <jnorm/autograd/ops/cross_entropy.hpp>
 #include <jnorm/autograd/ops/detach.hpp>
-#include <jnorm/autograd/ops/dtype.hpp>
 #include <jnorm/autograd/ops/dropout.hpp>
+#include <jnorm/autograd/ops/dtype.hpp>
 #include <jnorm/autograd/ops/elementwise.hpp>
 #include <jnorm/autograd/ops/embedding.hpp>
 #include <jnorm/autograd/ops/indexing.hpp>
