@@ -374,11 +374,12 @@ class Comparison {
 };
 
 void compare_all(DType dtype, double tolerance) {
-  for (const auto& [name, entry] : entries()) {
+  for (const auto& named : entries()) {
+    const auto& name = named.first;
     CAPTURE(name);
     const auto call = calls().find(operation_of(name));
     if (call == calls().end()) continue;  // a failure of its own, below
-    Comparison(entry, call->second, dtype, tolerance).run();
+    Comparison(named.second, call->second, dtype, tolerance).run();
   }
 }
 

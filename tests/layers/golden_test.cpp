@@ -38,11 +38,12 @@ void check_block(const Placement& placement, DType dtype, double tolerance) {
   const NamedTensors gradients = with_prefix(golden, "gradient.");
   const auto parameters = block.named_parameters();
   CHECK(gradients.size() == parameters.size());
-  for (const auto& [name, parameter] : parameters) {
+  for (const auto& named : parameters) {
+    const auto& name = named.first;
     CAPTURE(name);
     // The key's bias moves all scores of a query alike: its gradient is 0 but for the rounding of terms of size 1.
     const double smallest_scale = name == "attention.branch.key.bias" ? 1.0 : 0.1;
-    CHECK(golden_error(parameter->gradient(), golden.at("gradient." + name), smallest_scale) <= tolerance);
+    CHECK(golden_error(named.second->gradient(), golden.at("gradient." + name), smallest_scale) <= tolerance);
   }
 }
 
