@@ -32,6 +32,16 @@ TEST_CASE("custom: it works in float32 as well") {
   CHECK(x.gradient().dtype() == DType::float32);
 }
 
+TEST_CASE("custom: several cotangents at once give a gradient each") {
+  const Custom square_of = custom(
+      "square_of", [](auto& x, auto& y) { y = x * x; },
+      [](auto& x, auto& /*y*/, auto& dy, auto& dx) { dx = 2 * x * dy; });
+  Tape tape;
+  const Var x = tape.variable(tensor({3, 5}, DType::float64));
+  const Tensor dx = tape.gradients(square_of(x), {&x, 1}, tensor({{1, 0}, {2, -1}}, DType::float64))[0];
+  CHECK(dx == close({6, 0, 12, -10}, 0.0));
+}
+
 TEST_CASE("custom: a constant that is local to the lambda is still there when the values are computed") {
   const Custom wave = custom(
       "wave",

@@ -83,6 +83,14 @@ TEST_CASE("to: rounds, and takes the gradient back in the dtype that it came in"
   CHECK(x.gradient().values() == std::vector<double>{1.0, 3.0});
 }
 
+TEST_CASE("to: takes the tangent to the dtype of the output") {
+  Tape tape;
+  const Var x = tape.variable(tensor({0.001, 257.0}, DType::float64));
+  const Tensor tangent = tape.push_forward(to(x, DType::bfloat16), x, tensor({1.0, -3.0}, DType::float64));
+  CHECK(tangent.dtype() == DType::bfloat16);
+  CHECK(tangent.values() == std::vector<double>{1.0, -3.0});
+}
+
 TEST_CASE("to: int32 has no derivative") {
   Tape tape;
   const Var x = tape.variable(tensor({1.0}));

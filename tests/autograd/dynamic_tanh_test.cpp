@@ -29,6 +29,13 @@ TEST_CASE("dynamic_tanh: the slope far out is small, not 0") {
   }
 }
 
+TEST_CASE("dynamic_tanh: where it is saturated, alpha's tangent is lost and doesn't become NaN") {
+  Tape tape;
+  const Var alpha = tape.variable(ones({}, DType::float64));
+  const Var y = dynamic_tanh(tape.constant(tensor({{1000, -1000}}, DType::float64)), alpha);
+  CHECK(tape.push_forward(y, alpha, ones({}, DType::float64)) == close({0, 0}, 0.0));
+}
+
 TEST_CASE("dynamic_tanh: infinity saturates, and NaN is not hidden") {
   Tape tape;
   const double infinity = std::numeric_limits<double>::infinity();

@@ -67,6 +67,14 @@ TEST_CASE("elementwise: at 0^0 and 0^2 both derivatives of a power are finite") 
   }
 }
 
+TEST_CASE("elementwise: differentiating the base's gradient at 0^0 again gives no NaN") {
+  Tape tape;
+  const Var base = tape.variable(tensor({0.0}, DType::float64));
+  const Var exponent = tape.variable(tensor({0.0}, DType::float64));
+  const Var gradient = tape.recorded_gradients(sum(pow(base, exponent)), {&base, 1})[0];
+  CHECK(std::isfinite(tape.gradients(gradient, {&exponent, 1}, ones({1}, DType::float64))[0].item()));
+}
+
 TEST_CASE("elementwise: a power of two operands knows both derivatives") {
   Tape tape;
   const Var base = tape.variable(tensor({2.0, -2.0}, DType::float64));

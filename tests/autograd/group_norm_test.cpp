@@ -54,6 +54,17 @@ TEST_CASE("group_norm: gamma belongs to channels, and inside the backward means 
   CHECK(gradients[2] == close({0, 2.5}, 1e-14));
 }
 
+TEST_CASE("group_norm: a gamma and a beta that two of them share get the sum of both gradients") {
+  Tape tape;
+  const Var x = tape.variable(tensor({{1, 3}}, DType::float64));  // x_hat = (-1, 1)
+  const Var gamma = tape.variable(ones({2}, DType::float64)), beta = tape.variable(zeros({2}, DType::float64));
+  const Var once = group_norm(x, 1, gamma, beta, {.eps = 0.0});
+  const Var mirrored = group_norm(-x, 1, gamma, beta, {.eps = 0.0});
+  tape.backward(sum(once + mirrored * 3.0));
+  CHECK(gamma.gradient() == close({2, -2}, 1e-14));
+  CHECK(beta.gradient() == close({4, 4}, 0.0));
+}
+
 TEST_CASE("group_norm: its first three derivatives are right") {
   check_three_derivatives([](const Var& t) {
     const Var x = reshape(t, {1, 1}) * tensor({{1, 0}}, DType::float64);  // [t, 0]

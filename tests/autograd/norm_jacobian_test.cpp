@@ -377,6 +377,10 @@ TEST_CASE("norm_jacobian: dynamic tanh is diagonal, and doesn't vanish before it
   check_against_dense(dynamic_tanh_jacobian(random({3, 4}, 25), 0.7, random({4}, 26)), {3, 4});
 }
 
+TEST_CASE("norm_jacobian: dynamic tanh is flat where it is saturated") {
+  CHECK(dynamic_tanh_jacobian(row({1000, -1000}), 1.0, {}).dense() == close({0, 0, 0, 0}, 0.0));
+}
+
 TEST_CASE("norm_jacobian: each norm's row follows from another's") {
   const Tensor x = random({3, 4}, 27);
   const Tensor gamma = random({4}, 28);
@@ -406,6 +410,12 @@ TEST_CASE("norm_jacobian: s tr J, rank and null space without eps, norm by norm"
   CHECK_THROWS_WITH_AS(scale.rank(1.0), Contains("expected a tolerance in [0, 1), got 1"), Error);
 }
 
+TEST_CASE("norm_jacobian: the null space is what is below the tolerance") {
+  const NormJacobian J = rms_norm_jacobian(row({1, 1}), {}, 0.25);  // singular values 1/r and eps/r^3, r^2 = 1.25
+  CHECK(J.null_space_dimension(0.19) == 0);
+  CHECK(J.null_space_dimension(0.21) == 1);
+}
+
 TEST_CASE("norm_jacobian: groups and batches of two without eps pass no gradient") {
   CHECK(batch_norm_jacobian(tensor({{1, 9}, {5, 2}}), row({2, 3}), 0.0).frobenius_norm() < kRounding);
   CHECK(group_norm_jacobian(tensor({{1, 9, 5, 2}}), 2, row({2, 3, 4, 5}), 0.0).frobenius_norm() < kRounding);
@@ -425,6 +435,10 @@ TEST_CASE("norm_jacobian: log_volume is the sum of the singular values' logarith
   double sum = 0.0;
   for (const double value : rms.singular_values().values()) sum += std::log(value);
   CHECK(rms.log_volume() == Approx(sum).epsilon(kRounding));
+}
+
+TEST_CASE("norm_jacobian: elements that no block holds make the log_volume minus infinity") {
+  CHECK(scale_norm_jacobian(tensor({{0, 0}}), 2.0, 0.0).log_volume() == -std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("norm_jacobian: spectra for hundreds of rows and gammas are LAPACK's") {

@@ -22,6 +22,14 @@ TEST_CASE("scale_norm: gradients of a row with eps [SN.2] [SN.3]") {
   CHECK(gradients[1] == close({0.5}, 1e-15));
 }
 
+TEST_CASE("scale_norm: a gain that two of them share gets the sum of both gradients") {
+  Tape tape;
+  const Var x = tape.variable(tensor({{3, 4}}, DType::float64));
+  const Var g = tape.variable(full({}, 2.0, DType::float64));
+  tape.backward(sum(scale_norm(x, g, 0.0) + scale_norm(-x, g, 11.0)));
+  CHECK(g.gradient() == close({7.0 / 5.0 - 7.0 / 6.0}, 1e-15));
+}
+
 TEST_CASE("scale_norm: with g = sqrt(H) it is rms_norm with an eps H times larger") {
   Tape tape;
   const Var x = tape.variable(random({3, 7}, 1));
