@@ -13,6 +13,8 @@ build_packages=(cmake ninja-build g++ libopenblas-dev libxtensor-dev libxtensor-
 test_packages=(doctest-dev libbenchmark-dev)
 # The tsan preset is built by clang, so that the second compiler sees every source too.
 tsan_packages=(clang libclang-rt-dev)
+# The mutation run finds the derivatives' terms in clang's syntax trees.
+mutation_packages=(clang python3 git)
 # What .ci/run checks the sources with.
 check_packages=(clang-format clang-tidy)
 

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace jnorm {
+
+struct Parabola {
+  static double vjp(double dy, double x);
+};
+
+}  // namespace jnorm
