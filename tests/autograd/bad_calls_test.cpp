@@ -389,10 +389,12 @@ TEST_CASE("bad calls: norms over rows") {
     const char* name;
     std::function<void(const Var& x, const Var& gamma, double eps)> call;
   };
-  for (const auto& [name, call] : std::initializer_list<Norm>{
+  for (const Norm& norm : std::initializer_list<Norm>{
            {"layer_norm", [](const Var&x, const Var&gamma, double eps) { layer_norm(x, gamma, {}, eps); }},
            {"layer_norm", [](const Var&x, const Var&beta, double eps) { layer_norm(x, {}, beta, eps); }},
            {"rms_norm", [](const Var&x, const Var&gamma, double eps) { rms_norm(x, gamma, eps); }}}) {
+    const auto& name = norm.name;
+    const auto& call = norm.call;
     refuses_bad_first_operands(name, [&](const Var& x) { call(x, {}, kNormEps); });
     refuses_bad_partners(
         name, [&](Values& v, const Var& parameter) { call(v.x, parameter, kNormEps); }, true);
@@ -426,7 +428,7 @@ TEST_CASE("bad calls: norms over channels") {
     const char* name;
     std::function<void(const Var& x, const Var& gamma, const Var& beta, double eps, int axis)> call;
   };
-  for (const auto& [name, call] : std::initializer_list<Norm>{
+  for (const Norm& norm : std::initializer_list<Norm>{
            {"group_norm", [](const Var&x, const Var&gamma, const Var&beta, double eps,
                              int axis) { group_norm(x, 1, gamma, beta, {.eps = eps, .channel_axis = axis}); }},
            {"batch_norm", [](const Var&x, const Var&gamma, const Var&beta, double eps,
@@ -434,6 +436,8 @@ TEST_CASE("bad calls: norms over channels") {
            {"batch_norm_evaluation", [&](const Var&x, const Var&gamma, const Var&beta, double eps, int axis) {
               batch_norm_evaluation(x, ones_of_three, ones_of_three, gamma, beta, {.eps = eps, .channel_axis = axis});
             }}}) {
+    const auto& name = norm.name;
+    const auto& call = norm.call;
     refuses_bad_first_operands(name, [&](const Var& x) { call(x, {}, {}, kNormEps, -1); });
     refuses_bad_partners(
         name, [&](Values& v, const Var& gamma) { call(v.x, gamma, {}, kNormEps, -1); }, true);
