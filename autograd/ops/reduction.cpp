@@ -285,7 +285,7 @@ Var max_norm(const Var& x, SourceLine line) {
   return max_norm_over(x, every_axis("max_norm", x, line), Keep::no, line);
 }
 Var max_norm(const Var& x, std::initializer_list<int> axes, Keep keep, SourceLine line) {
-  return extremum<Max>(abs(x, line), some_axes("max_norm", x, axes, line), keep, max_axes, line);
+  return max_norm_over(x, some_axes("max_norm", x, axes, line), keep, line);
 }
 
 }  // namespace jnorm
