@@ -79,8 +79,8 @@ class Counted {
 
   // The number of elements that one statistic is taken over.
   double count(const ChannelLayout& layout) const {
-    if (layout.groups > 0) return static_cast<double>(layout.channels / layout.groups * layout.inner);
-    Index count = 0;
+    Index count = layout.groups > 0 ? layout.channels / layout.groups * layout.inner : 0;
+    if (layout.groups > 0) return static_cast<double>(count);
     for (Index i = 0; i < layout.outer * layout.inner; ++i) count += (*this)(i) ? 1 : 0;
     return static_cast<double>(count);
   }

@@ -96,11 +96,11 @@ T sigmoid_of(T v) {
 // A NaN on either side wins: std::max and the processor's instructions keep one of the two sides.
 template <class T>
 T larger(T l, T r) {
-  return l > r || l != l ? l : r;
+  return l > r || std::isnan(l) ? l : r;
 }
 template <class T>
 T smaller(T l, T r) {
-  return l < r || l != l ? l : r;
+  return l < r || std::isnan(l) ? l : r;
 }
 template <class T>
 T share_of(T l, T r) {
@@ -113,7 +113,7 @@ T clamp_to(T v, T low, T high) {
 }
 template <class T>
 T clamp_slope_at(T v, T low, T high) {
-  return v < low || v > high ? T(0) : v == v ? T(1) : v;
+  return v < low || v > high ? T(0) : std::isnan(v) ? v : T(1);
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ struct WidenedKernel<kernel, Written, Updated, void (*)(Arguments...)> {
 }  // namespace detail
 
 template <auto kernel, class Written = Writes<>, class Updated = Updates<>>
+// NOLINTNEXTLINE(readability-identifier-naming): used as the function that it is
 inline constexpr auto widened = detail::WidenedKernel<kernel, Written, Updated>::call;
 
 }  // namespace jnorm::cpu

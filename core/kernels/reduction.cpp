@@ -32,13 +32,13 @@ struct L2Norm : Sum {
 };
 struct Max {
   static constexpr double kStart = -kInfinity;
-  double join(double a, double b) const { return a > b || a != a ? a : b; }  // NaN wins
+  double join(double a, double b) const { return a > b || std::isnan(a) ? a : b; }  // NaN wins
   double add(double total, double x, Index /*result*/) const { return join(total, x); }
   double finish(double total, Index /*result*/) const { return total; }
 };
 struct Min : Max {
   static constexpr double kStart = kInfinity;
-  double join(double a, double b) const { return a < b || a != a ? a : b; }
+  double join(double a, double b) const { return a < b || std::isnan(a) ? a : b; }
   double add(double total, double x, Index /*result*/) const { return join(total, x); }
 };
 // The shift, the largest element, keeps exp from overflowing. An infinite one would give inf - inf: 0 serves there.

@@ -26,7 +26,7 @@ TEST_CASE("embedding: a row's gradient is the sum over its uses") {
 TEST_CASE("embedding: the padding token's row is read, and gets no gradient") {
   Tape tape;
   const Var table = tape.variable(ones({10, 5}));
-  std::vector<std::int32_t> values(256 * 3 * 7);
+  std::vector<std::int32_t> values(std::size_t{256} * 3 * 7);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i % 10);
   const Var y = embedding(table, indices({256, 3, 7}, values), {.padding = 0});
   CHECK(y.value().at({0, 0, 0, 0}) == 1.0);

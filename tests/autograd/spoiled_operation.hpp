@@ -28,8 +28,8 @@ class SpoiledOperation final : public Operation {
       : right_(right), spoil_(spoil), jvp_factor_(jvp_factor) {}
 
   const Description& description() const override {
-    static constexpr Description kDescription{.name = "spoiled", .inputs = "x", .formula = "", .saved_inputs = 0b111};
-    return kDescription;
+    static constexpr Description spoiled{.name = "spoiled", .inputs = "x", .formula = "", .saved_inputs = 0b111};
+    return spoiled;
   }
 
   void vjp(Pullback& back) const override {
