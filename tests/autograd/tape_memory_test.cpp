@@ -34,10 +34,11 @@ TEST_CASE("memory: the peak is what a backward needed beside the values, and res
   Tape tape;
   const Var x = tape.variable(zeros({100}, DType::float64));
   const Var y = exp(exp(x));
-  const Index values = 3 * 800;
+  constexpr Index size = 800;  // bytes of one value
+  const Index values = 3 * size;
   CHECK(tape.memory().peak_bytes == values);
   tape.backward(y, {.cotangent = ones({100}, DType::float64)});
-  CHECK(tape.memory().peak_bytes == values + 2 * 800);  // the cotangents of an output and its input
+  CHECK(tape.memory().peak_bytes == values + 2 * size);  // the cotangents of an output and its input
   tape.reset();
   CHECK(tape.memory().peak_bytes == 0);
   CHECK(tape.memory().total() == tape.memory().node_bytes);
