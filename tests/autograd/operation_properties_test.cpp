@@ -300,6 +300,7 @@ struct Poisoned {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::initializer_list<double> kNotFinite{kNaN, kInfinity, -kInfinity};
+constexpr std::initializer_list<double> kNaNAlone{kNaN};  // its array must live as long: no temporary list
 
 // The elements in whose finiteness two tensors differ.
 std::string disagreement(const Tensor& a, const Tensor& b) {
@@ -316,8 +317,7 @@ std::string disagreement(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("operations: fused and composed definitions agree in what a NaN or an infinity reaches") {
   for_random_calls(kDraws, [](const RandomCall& clean, Draw& draw) {
-    const auto poisons = clean.has_limits ? std::initializer_list<double>{kNaN} : kNotFinite;
-    const Poisoned poisoned(clean, draw, poisons);
+    const Poisoned poisoned(clean, draw, clean.has_limits ? kNaNAlone : kNotFinite);
     CAPTURE(poisoned.input);
     CAPTURE(poisoned.element);
     CAPTURE(poisoned.poison);
