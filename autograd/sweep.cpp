@@ -1,6 +1,7 @@
 #include <jnorm/autograd/sweep.hpp>
 
 #include <algorithm>
+#include <mutex>
 
 #include <jnorm/autograd/recompute.hpp>
 #include <jnorm/core/expect.hpp>
@@ -100,6 +101,9 @@ void Sweep::mark_between(std::span<const NodeIndex> sources) {
 }
 
 void Sweep::check_saved_values() const {
+  // Another thread's sweep may be bringing values back.
+  std::unique_lock lock(tape_.recomputed_parts_mutex_, std::defer_lock);
+  if (!tape_.recomputed_parts_.empty()) lock.lock();
   for (NodeIndex i = to_ + 1; i-- > first_;) {
     if ((flags(i) & kLive) == 0) continue;
     const Node& node = tape_.node(i);
