@@ -75,6 +75,10 @@ std::vector<double> singular_values_of(const std::vector<double>& gamma, Directi
   return values;
 }
 
+// LAPACK's singular values are off by some n roundings of the largest (LAPACK Users' Guide, 4.9); how many follows from
+// the BLAS kernels that the processor gets.
+double error_of_lapack(std::size_t n, double largest) { return 10.0 * static_cast<double>(n) * kUnit * largest; }
+
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double largest = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
@@ -98,10 +102,11 @@ TEST_CASE("secular_equation: singular values are LAPACK's, for gammas of every k
       const Directions directions = directions_of(n, round % 3 == 0 ? kept * kept : 0.0, kept, rng);
       const std::vector<double> expected = singular_values(dense(gamma, directions)).values();
       const double scale = std::max(1.0, *std::max_element(expected.begin(), expected.end()));
-      worst = std::max(worst, largest_difference(singular_values_of(gamma, directions), expected) / scale);
+      const double difference = largest_difference(singular_values_of(gamma, directions), expected);
+      worst = std::max(worst, difference / error_of_lapack(gamma.size(), scale));
     }
   }
-  CHECK(worst < 20 * kUnit);  // a good part of it LAPACK's
+  CHECK(worst < 1.0);
 }
 
 TEST_CASE("secular_equation: gammas that differ by a few roundings are told apart") {
@@ -138,7 +143,7 @@ TEST_CASE("secular_equation: what a zero leaves of two directions, one kept a li
       const std::vector<double> gamma{small, 1, 0.5, 2, small, 1};
       const Directions directions = directions_of(6, 0.0, 1e-10, rng);
       const std::vector<double> expected = singular_values(dense(gamma, directions)).values();
-      CHECK(largest_difference(singular_values_of(gamma, directions), expected) < 4e-15);
+      CHECK(largest_difference(singular_values_of(gamma, directions), expected) < error_of_lapack(6, expected[0]));
     }
   }
 }
@@ -161,10 +166,11 @@ TEST_CASE(
     Tensor shifted = matmul(root, matmul(dense(d, {}), root));
     shifted = add(shifted, affine(identity(n, DType::float64), 10.0, 0.0));
     std::vector<double> expected = singular_values(shifted).values();
+    const double allowed = error_of_lapack(d.size(), expected[0]);  // of the shifted matrix
     for (double& value : expected) value -= 10.0;
-    worst = std::max(worst, largest_difference(scaled_projection_eigenvalues(d, directions), expected));
+    worst = std::max(worst, largest_difference(scaled_projection_eigenvalues(d, directions), expected) / allowed);
   }
-  CHECK(worst < 10.0 * 12 * kUnit);  // the shift costs the tenfold rounding
+  CHECK(worst < 1.0);
 }
 
 TEST_CASE("secular_equation: among equal d, all but as many as there are directions stay") {
