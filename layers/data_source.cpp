@@ -16,7 +16,8 @@ Batch DataSource::validation(Index size, Index number) const {
 Batch DataSource::draw_batch(Part part, Rng& rng, Index size) const {
   expect(size > 0, "batch: the number of sequences must be positive, but is {}", size);
   const Index length = context();
-  Batch batch{Tensor::uninitialized({size, length}, DType::int32), Tensor::uninitialized({size, length}, DType::int32)};
+  Batch batch{{Tensor::uninitialized({size, length}, DType::int32)},
+              Tensor::uninitialized({size, length}, DType::int32)};
   const auto row_length = static_cast<std::size_t>(length);
   for (Index row = 0; row < size; ++row) {
     draw(part, rng, {batch.tokens.output_data<std::int32_t>() + row * length, row_length},

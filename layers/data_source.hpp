@@ -6,13 +6,12 @@
 
 #include <jnorm/core/random.hpp>
 #include <jnorm/core/tensor.hpp>
+#include <jnorm/layers/model_input.hpp>
 
 namespace jnorm {
 
-// Sequences of one length T. The target of a position is the token that follows it, or kIgnoreIndex where the loss
-// shall not look.
-struct Batch {
-  Tensor tokens;   // [B, T] of int32
+// What a model reads, and the token that it has to say at each position: kIgnoreIndex where the loss shall not look.
+struct Batch : ModelInput {
   Tensor targets;  // [B, T] of int32
 };
 
