@@ -20,6 +20,7 @@
 #include <jnorm/autograd/ops/norm.hpp>
 #include <jnorm/autograd/ops/parts.hpp>
 #include <jnorm/autograd/ops/reduction.hpp>
+#include <jnorm/autograd/ops/rotary.hpp>
 #include <jnorm/autograd/ops/selection.hpp>
 #include <jnorm/autograd/ops/shape.hpp>
 #include <jnorm/autograd/ops/softmax.hpp>

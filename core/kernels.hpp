@@ -98,6 +98,9 @@ struct AttentionSettings {
   bool causal;
 };
 
+// Which way rotary turns: by the angles of its table, or back.
+enum class Turn : std::uint8_t { forwards, backwards };
+
 // How BatchNorm and GroupNorm see x: as [outer, channels, inner] around the channel axis. BatchNorm takes one statistic
 // a channel, over outer and inner; GroupNorm one for each outer index and group of neighbouring channels.
 struct ChannelLayout {
@@ -285,6 +288,15 @@ struct Kernels {
          const Tensor& /*k*/, const Tensor& /*v*/, const Tensor& /*mask*/, const Tensor& /*y*/, const Tensor& /*lse*/,
          const Destination& /*dq*/, const Destination& /*dk*/, const Destination& /*dv*/>
       attention_backward;
+
+  // Row t of the table [T, d] holds the cosines, then the sines of the d/2 angles (first_position + t) base^(-2c/d).
+  Kernel<"rotary_table", double /*base*/, Index /*first_position*/, const Tensor& /*table*/> rotary_table;
+  // In each d columns of x's row r, the pairs of columns (c, c + d/2) are turned by the angles of the table's row
+  // table_rows[r]. The R table_rows repeat along x.
+  Kernel<"rotary", Turn, const Tensor& /*x, K copies of R rows*/, const Tensor& /*table*/,
+         const Tensor& /*table_rows [R], int32*/, const Destination& /*y*/>
+      rotary;
+
   // Selection. mask (of int32) repeats along x; y = x where it isn't 0, and 0 elsewhere.
   Kernel<"select", const Tensor& /*x*/, const Tensor& /*mask*/, const Tensor& /*y*/> select;
   // y = op(a) b like matmul, where the pairs (i, j) with mask[i, j] = 0 are left out, even if a[i, j] or b's row is

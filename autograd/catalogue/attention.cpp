@@ -26,6 +26,16 @@ void add_attention_case(CaseList& list, const char* variant, Index heads, const 
            {list.normal(queries), list.normal(keys), list.normal(values)});
 }
 
+void add_rotary(CaseList& list) {
+  const auto turn = [&](const char* variant, const Shape& shape, Index heads, const RotaryOptions& options) {
+    list.add("rotary", variant, [=](Vars x) { return rotary(x[0], heads, options); }, {list.normal(shape)});
+  };
+  turn("[2, 3, 8], 2 heads", {2, 3, 8}, 2, {});
+  turn("first position 1000, base 500", {1, 4, 6}, 1, {.base = 500.0, .first_position = 1000});
+  turn("[1, 1, 2]", {1, 1, 2}, 1, {.first_position = 1});
+  turn("[2, 0, 4]", {2, 0, 4}, 2, {});
+}
+
 }  // namespace
 
 void add_attention(CaseList& list) {
@@ -55,6 +65,7 @@ void add_attention(CaseList& list) {
   list.add("causal_attention", "of x, x, x", [](Vars x) { return causal_attention(x[0], x[0], x[0], 1); },
            {list.normal({1, 5, 3})});
   add_selection(list);
+  add_rotary(list);
 }
 
 }  // namespace jnorm::catalogue

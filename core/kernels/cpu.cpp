@@ -68,6 +68,8 @@ constexpr Kernels kCpuKernels{
     .embedding_dtable = widened<cpu::embedding_dtable>,
     .attention = widened<cpu::attention, Writes<5, 6>>,
     .attention_backward = widened<cpu::attention_backward>,
+    .rotary_table = widened<cpu::rotary_table, Writes<2>>,
+    .rotary = widened<cpu::rotary>,
     .select = widened<cpu::select, Writes<2>>,
     .masked_matmul = widened<cpu::masked_matmul, Writes<4>>,
     .adam = widened<cpu::adam, Writes<>, Updates<2, 3, 4>>,

@@ -101,6 +101,10 @@ void attention_backward(const AttentionSettings& settings, const Tensor& dy, con
                         const Tensor& v, const Tensor& mask, const Tensor& y, const Tensor& lse, const Destination& dq,
                         const Destination& dk, const Destination& dv);
 
+// rotary.cpp
+void rotary_table(double base, Index first_position, const Tensor& table);
+void rotary(Turn turn, const Tensor& x, const Tensor& table, const Tensor& table_rows, const Destination& y);
+
 // masked.cpp
 void select(const Tensor& x, const Tensor& mask, const Tensor& y);
 void masked_matmul(const Tensor& a, bool transpose_a, const Tensor& b, const Tensor& mask, const Tensor& y);

@@ -542,6 +542,22 @@ TEST_CASE("bad calls: attention") {
   }
 }
 
+TEST_CASE("bad calls: rotary") {
+  refuses_bad_first_operands("rotary", [](const Var& x) { rotary(x, 1); });
+  refuses("rotary", "two axes", [](Values& v) { rotary(v.wide, 2); });
+  refuses("rotary", "an odd number of columns", [](Values& v) { rotary(v.cube, 4); });
+  for (const Index heads : {Index{0}, Index{-1}, Index{3}, Index{8}, std::numeric_limits<Index>::min()}) {
+    refuses("rotary", fmt::format("{} heads", heads), [=](Values& v) { rotary(v.cube, heads); });
+  }
+  for (const double base : {0.0, 0.5, -10000.0, kNaN, kInfinity}) {
+    refuses("rotary", fmt::format("base {}", base), [=](Values& v) { rotary(v.cube, 2, {.base = base}); });
+  }
+  for (const Index first : {Index{-1}, Index{1} << 53, std::numeric_limits<Index>::max()}) {
+    refuses("rotary", fmt::format("first position {}", first),
+            [=](Values& v) { rotary(v.cube, 2, {.first_position = first}); });
+  }
+}
+
 TEST_CASE("bad calls: custom operations") {
   const Custom product = custom(
       "product", [](auto& a, auto& b, auto& y) { y = a * b; },

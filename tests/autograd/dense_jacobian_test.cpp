@@ -93,6 +93,7 @@ TEST_CASE("dense Jacobian: every row-local operation alone") {
   check("rms_norm", rms_norm(g.x, g.tape.constant(random({6}, 8))));
   check("softmax", softmax(g.x));
   check("log_softmax", log_softmax(g.x));
+  check("rotary", rotary(g.x, 3, {.first_position = 1}));
   check("reshape that keeps the last axis", reshape(g.x, {8, 6}));
 }
 

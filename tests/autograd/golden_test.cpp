@@ -262,6 +262,11 @@ const std::map<std::string, Call>& calls() {
        }},
       {"causal_attention",
        [](const auto& in) { return causal_attention(in["q"], in["k"], in["v"], in.integer("heads", 1)); }},
+      {"rotary",
+       [](const auto& in) {
+         return rotary(in["x"], in.integer("heads", 1),
+                       {.base = in.number("base", 10000.0), .first_position = in.integer("first_position", 0)});
+       }},
 
       {"layer_norm",
        [](const auto& in) { return layer_norm(in["x"], in["gamma"], in["beta"], in.number("eps", kNormEps)); }},

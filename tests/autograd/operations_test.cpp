@@ -76,7 +76,7 @@ TEST_CASE("operations: the catalogue knows every operation") {
   std::istringstream known(
       "add subtract multiply divide affine reshape broadcast permute sum mean matmul linear embedding relu gelu "
       "gelu_tanh "
-      "softmax log_softmax cross_entropy attention causal_attention layer_norm rms_norm "
+      "softmax log_softmax cross_entropy attention causal_attention rotary layer_norm rms_norm "
       "scale_norm dynamic_tanh group_norm batch_norm batch_norm_evaluation "
       "select sampled_matmul masked_matmul "
       "silu log1p expm1 sigmoid pow maximum minimum clamp where dropout "

@@ -422,6 +422,15 @@ inline RandomCall random_cross_entropy(Draw& draw) {
           {draw.normal(rows.with_trailing(classes))}};
 }
 
+inline RandomCall random_rotary(Draw& draw) {
+  const Index heads = draw.between(1, 3), length = draw.size(), width = heads * 2 * draw.between(0, 2);
+  const RotaryOptions options{.base = draw.one_of({1.0, 500.0, 10000.0}), .first_position = draw.between(0, 1000)};
+  return {fmt::format("rotary of {} heads, base {}, first position {}", heads, options.base, options.first_position),
+          [=](Vars x) { return rotary(x[0], heads, options); },
+          {draw.normal({draw.leading_size(length * width), length, width})},
+          Reach::row};
+}
+
 inline RandomCall random_attention(Draw& draw) {
   const Index heads = draw.between(1, 3), keys = draw.size(), width = heads * draw.between(0, 3),
               value_width = draw.coin() ? width : heads * draw.between(0, 3);
@@ -462,6 +471,7 @@ inline constexpr CallFamily kCallFamilies[] = {{"arithmetic", random_arithmetic}
                                                {"norms over channels", random_norm_over_channels},
                                                {"softmax", random_softmax},
                                                {"cross_entropy", random_cross_entropy},
-                                               {"attention", random_attention}};
+                                               {"attention", random_attention},
+                                               {"rotary", random_rotary}};
 
 }  // namespace jnorm::test

@@ -395,6 +395,23 @@ def attentions(golden):
                    {"heads": heads})
 
 
+def rotary(x, heads, base=10000.0, first_position=0):
+    """As in Hugging Face's LLaMA: both halves of a head have the same angles, the second half comes in with a minus."""
+    x = x.unflatten(-1, (heads, -1))
+    half = x.shape[-1] // 2
+    positions = torch.arange(first_position, first_position + x.shape[1], dtype=torch.float64)
+    angles = torch.outer(positions, base ** (-torch.arange(half, dtype=torch.float64) / half)).repeat(1, 2)[:, None]
+    turned = torch.cat([-x[..., half:], x[..., :half]], -1)
+    return (x * angles.cos() + turned * angles.sin()).flatten(-2)
+
+
+def rotaries(golden):
+    for shape, heads in [((2, 3, 8), 1), ((2, 3, 8), 2), ((1, 5, 4), 2), ((1, 1, 2), 1), ((2, 3, 34), 1), ((2, 0, 4), 1)]:
+        golden.add("rotary", rotary, {"x": normal(*shape)}, {"heads": heads})
+    for options in [{"base": 500.0}, {"first_position": 7}, {"base": 500000.0, "first_position": 100000}]:
+        golden.add("rotary", rotary, {"x": normal(2, 3, 8)}, {"heads": 2, **options})
+
+
 # Norms
 
 def layer_norm(x, gamma=None, beta=None, eps=1e-5):
@@ -523,4 +540,4 @@ def channel_norms(golden):
 
 
 FAMILIES = [elementwise, powers, arithmetic, selections, shapes, parts, indexing, reductions, products, masked,
-            softmaxes, losses, attentions, norms, scale_norms, channel_norms]
+            softmaxes, losses, attentions, rotaries, norms, scale_norms, channel_norms]
