@@ -25,6 +25,8 @@ class Metadata {
     entries_.erase(kFormat);
   }
 
+  bool has(const std::string& name) const { return entries_.contains(name); }
+
   std::string text(const std::string& name) {
     const auto entry = entries_.extract(name);
     expect(!entry.empty(), "its metadata lack '{}'", name);
@@ -49,7 +51,9 @@ Checkpoint read(const SafeTensors& file) {
   Metadata metadata(file.metadata);
   Checkpoint checkpoint;
   for (const RunSetting& setting : run_settings()) {
-    if (is_kept(setting)) setting.set(checkpoint.config, metadata.text(std::string(kSettingPrefix) + setting.name));
+    const std::string name = std::string(kSettingPrefix) + setting.name;
+    if (!is_kept(setting) || (setting.may_be_left_out && !metadata.has(name))) continue;
+    setting.set(checkpoint.config, metadata.text(name));
   }
   checkpoint.config.model.vocabulary = metadata.number<Index>("vocabulary");
   checkpoint.config.validate();

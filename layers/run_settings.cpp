@@ -133,8 +133,11 @@ std::vector<RunSetting> data_settings() {
   RunSetting& task = settings.text(
       "task", "built-in task to train on", [](auto& run) -> auto& { return run.training.task; });
   task.choices = task_names();
-  settings.text(
-      "text", "file to train on", [](auto& run) -> auto& { return run.training.text; });
+  task.may_be_left_out = true;
+  settings
+      .text(
+          "text", "file to train on", [](auto& run) -> auto& { return run.training.text; })
+      .may_be_left_out = true;
   settings.number(
       "task-length", "symbols in a sequence of copy, reverse or sort",
       [](auto& run) -> auto& { return run.training.task_length; });

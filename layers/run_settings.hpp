@@ -19,6 +19,9 @@ struct RunSetting {
   Group group = Group::model;
   std::vector<std::string> choices;  // of a setting that has only a few values
   bool quoted = false;               // its value is a text, and not a number, true or false
+  // Whether a file may lack it, and means its default by that. Every setting that is added to the list later may be
+  // left out, so that earlier runs stay readable; so its default must be what runs did before there was the setting.
+  bool may_be_left_out = false;
   std::function<std::string(const RunConfig&)> get;
   // Throws Error(argument): steps: expected a whole number, got "x"
   std::function<void(RunConfig&, const std::string&)> set;

@@ -113,8 +113,7 @@ RunConfig from_toml(std::string_view text, std::string_view name_for_errors) {
     }
   }
   for (const RunSetting& setting : run_settings()) {
-    const bool may_be_left_out = setting.get(RunConfig()).empty();
-    if (may_be_left_out || seen.contains(setting.name)) continue;
+    if (setting.may_be_left_out || seen.contains(setting.name)) continue;
     fail(ErrorKind::file, "'{}': {} is missing", name_for_errors, setting.name);
   }
   return config;
