@@ -30,7 +30,8 @@ Tensor step_count(Index steps) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::span<Parameter* const> parameters, double learning_rate, int moments) {
+Optimizer::Optimizer(std::span<Parameter* const> parameters, std::span<const ParameterGroup> groups,
+                     double learning_rate, int moments) {
   set_learning_rate(learning_rate);
   for (Parameter* parameter : parameters) {
     expect(parameter != nullptr, "optimizer: got a null pointer for a parameter");
@@ -40,6 +41,19 @@ Optimizer::Optimizer(std::span<Parameter* const> parameters, double learning_rat
     if (moments > 0) slot.first_moment = zeros_like(parameter->value());
     if (moments > 1) slot.second_moment = zeros_like(parameter->value());
     slots_.push_back(std::move(slot));
+  }
+  for (const ParameterGroup& group : groups) apply(group, parameters);
+}
+
+void Optimizer::apply(const ParameterGroup& group, std::span<Parameter* const> parameters) {
+  const std::string name = fmt::format("optimizer: the group {}", in_quotes(group.pattern));
+  expect_rate(name.c_str(), "learning_rate_scale", group.learning_rate_scale.value_or(1.0));
+  expect_rate(name.c_str(), "weight_decay", group.weight_decay.value_or(0.0));
+  const std::vector<Parameter*> members = parameters_that_fit("optimizer", group.pattern, parameters);
+  for (Slot& slot : slots_) {
+    if (std::find(members.begin(), members.end(), slot.parameter) == members.end()) continue;
+    slot.learning_rate_scale = group.learning_rate_scale.value_or(slot.learning_rate_scale);
+    if (group.weight_decay) slot.weight_decay = group.weight_decay;
   }
 }
 
@@ -89,15 +103,16 @@ void Optimizer::load_state(const NamedTensors& given) {
 }
 
 Sgd::Sgd(std::span<Parameter* const> parameters, const SgdOptions& options)
-    : Optimizer(parameters, options.learning_rate, options.momentum == 0.0 ? 0 : 1), options_(options) {
+    : Optimizer(parameters, options.groups, options.learning_rate, options.momentum == 0.0 ? 0 : 1), options_(options) {
   expect_decay("sgd", "momentum", options.momentum);
   expect_rate("sgd", "weight_decay", options.weight_decay);
 }
 
 void Sgd::update(Slot& slot) {
   const Parameter& parameter = *slot.parameter;
-  const SgdStep step{
-      .learning_rate = learning_rate(), .momentum = options_.momentum, .weight_decay = options_.weight_decay};
+  const SgdStep step{.learning_rate = learning_rate_of(slot),
+                     .momentum = options_.momentum,
+                     .weight_decay = slot.weight_decay.value_or(options_.weight_decay)};
   const Tensor& value = parameter.value();
   value.device().kernels().sgd(step, parameter.gradient(), value, slot.first_moment);
 }
@@ -106,7 +121,7 @@ Adam::Adam(std::span<Parameter* const> parameters, const AdamOptions& options)
     : Adam("adam", parameters, options, WeightDecay{}) {}
 
 Adam::Adam(const char* name, std::span<Parameter* const> parameters, const AdamOptions& options, WeightDecay decay)
-    : Optimizer(parameters, options.learning_rate, 2), options_(options), decay_(decay) {
+    : Optimizer(parameters, options.groups, options.learning_rate, 2), options_(options), decay_(decay) {
   expect_decay(name, "beta1", options.beta1);
   expect_decay(name, "beta2", options.beta2);
   expect_rate(name, "weight_decay", options.weight_decay);
@@ -119,11 +134,11 @@ void Adam::update(Slot& slot) {
   const Tensor& value = parameter.value();
   const auto t = static_cast<double>(slot.steps);
   const bool decays = decay_.vectors || value.rank() > 1;
-  const AdamStep step{.learning_rate = learning_rate(),
+  const AdamStep step{.learning_rate = learning_rate_of(slot),
                       .beta1 = options_.beta1,
                       .beta2 = options_.beta2,
                       .eps = options_.eps,
-                      .weight_decay = decays ? options_.weight_decay : 0.0,
+                      .weight_decay = slot.weight_decay.value_or(decays ? options_.weight_decay : 0.0),
                       .bias_correction1 = 1.0 - std::pow(options_.beta1, t),
                       .bias_correction2 = 1.0 - std::pow(options_.beta2, t),
                       .coupled = !decay_.decoupled};
@@ -136,7 +151,8 @@ AdamW::AdamW(std::span<Parameter* const> parameters, const AdamWOptions& options
                        .beta1 = options.beta1,
                        .beta2 = options.beta2,
                        .eps = options.eps,
-                       .weight_decay = options.weight_decay},
+                       .weight_decay = options.weight_decay,
+                       .groups = options.groups},
            WeightDecay{.decoupled = true, .vectors = options.decay_vectors}) {}
 
 }  // namespace jnorm

@@ -4,12 +4,16 @@
 #include <vector>
 
 #include <jnorm/autograd/parameter.hpp>
+#include <jnorm/layers/parameter_groups.hpp>
 #include <jnorm/layers/state.hpp>
 
 namespace jnorm {
 
 // Changes parameters in place, from their gradients. Constructors and set_learning_rate throw Error(argument) on
-// options that are negative, NaN or infinite.
+// options that are negative, NaN or infinite, and on a group's pattern that no parameter fits.
+//
+// Groups of parameters may have a learning rate and a weight decay of their own. Where a parameter fits several
+// patterns, a later group's values replace an earlier one's.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -32,17 +36,23 @@ class Optimizer {
   // What is remembered of one parameter. Moments have its shape and dtype.
   struct Slot {
     Parameter* parameter;
-    Tensor first_moment;   // or undefined
-    Tensor second_moment;  // or undefined
+    double learning_rate_scale = 1.0;
+    std::optional<double> weight_decay = std::nullopt;  // in place of the options'
+    Tensor first_moment;                                // or undefined
+    Tensor second_moment;                               // or undefined
     Index steps = 0;
   };
 
   // A parameter that stands twice, as a shared one may, is stepped once. Throws Error(argument) on a null pointer.
-  Optimizer(std::span<Parameter* const> parameters, double learning_rate, int moments);
+  Optimizer(std::span<Parameter* const> parameters, std::span<const ParameterGroup> groups, double learning_rate,
+            int moments);
+
+  double learning_rate_of(const Slot& slot) const { return learning_rate_ * slot.learning_rate_scale; }
 
   virtual void update(Slot& slot) = 0;  // slot.steps counts this step already
 
  private:
+  void apply(const ParameterGroup& group, std::span<Parameter* const> parameters);
   static void expect_same_dtype(const Slot& slot);
 
   std::vector<Slot> slots_;
@@ -53,6 +63,7 @@ struct SgdOptions {
   double learning_rate = 1e-2;
   double momentum = 0.0;      // velocity = momentum velocity + g; p -= learning_rate velocity
   double weight_decay = 0.0;  // g gains weight_decay p
+  std::vector<ParameterGroup> groups = {};
 };
 
 class Sgd : public Optimizer {
@@ -70,6 +81,7 @@ struct AdamOptions {
   double beta2 = 0.999;  // in [0, 1)
   double eps = 1e-8;     // added to the root of the corrected second moment; positive
   double weight_decay = 0.0;
+  std::vector<ParameterGroup> groups = {};
 };
 
 // Adam (Kingma and Ba 2015), in step t of a parameter:
@@ -99,7 +111,8 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 1e-2;
-  bool decay_vectors = false;  // whether gains and biases, of one axis, decay too
+  bool decay_vectors = false;  // whether gains and biases, of one axis, decay too; a group's weight_decay is obeyed
+  std::vector<ParameterGroup> groups = {};
 };
 
 // AdamW (Loshchilov and Hutter 2019): Adam where the decay is decoupled from the moments,

@@ -204,3 +204,59 @@ TEST_CASE("optimizer: a parameter that was converted meanwhile is named") {
   p.add_gradient(ones({1}, DType::float64));
   CHECK_THROWS_WITH_AS(adam.step(), doctest::Contains("weight is float64, but was float32"), Error);
 }
+
+TEST_CASE("optimizer: a group has a learning rate of its own, with every optimizer") {
+  const auto change_of = [](auto make_optimizer) {
+    Parameter fast("fast", tensor({0}, DType::float64)), slow("slow", tensor({0}, DType::float64));
+    Parameter* const list[] = {&fast, &slow};
+    auto optimizer = make_optimizer(list, std::vector<ParameterGroup>{{.pattern = "sl*", .learning_rate_scale = 0.1}});
+    slow.add_gradient(ones({1}, DType::float64));
+    step(optimizer, fast, 1.0);
+    return std::pair(fast.value().item(), slow.value().item());
+  };
+  const auto sgd =
+      change_of([](auto& list, auto groups) { return Sgd(list, {.learning_rate = 0.5, .groups = groups}); });
+  CHECK(sgd == std::pair(-0.5, -0.05));
+  const auto adam =
+      change_of([](auto& list, auto groups) { return Adam(list, {.learning_rate = 0.5, .groups = groups}); });
+  CHECK(adam.second == doctest::Approx(-0.05).epsilon(1e-7));  // eps beside a root of 1
+  const auto adamw =
+      change_of([](auto& list, auto groups) { return AdamW(list, {.learning_rate = 0.5, .groups = groups}); });
+  CHECK(adamw.second == doctest::Approx(-0.05).epsilon(1e-7));
+}
+
+TEST_CASE("optimizer: a group has a weight decay of its own, gains and biases included") {
+  const std::vector<ParameterGroup> groups{{.pattern = "p", .weight_decay = 0.5}};
+  Parameter p = parameter({2});
+  Parameter* const list[] = {&p};
+  Sgd sgd(list, {.learning_rate = 0.1, .weight_decay = 3.0, .groups = groups});
+  step(sgd, p, 0.0);
+  CHECK(p.value() == close({1.9}, 1e-14));  // 2 - 0.1 0.5 2
+  AdamW adamw(list, {.learning_rate = 0.1, .weight_decay = 3.0, .groups = groups});
+  step(adamw, p, 0.0);
+  CHECK(p.value() == close({1.805}, 1e-14));  // 1.9 - 0.1 0.5 1.9
+  Adam adam(list, {.learning_rate = 0.1, .weight_decay = 3.0, .groups = {{.pattern = "p", .weight_decay = 0.0}}});
+  step(adam, p, 0.0);
+  CHECK(p.value() == close({1.805}, 1e-14));
+}
+
+TEST_CASE("optimizer: of several groups the last one's values hold, each value for itself") {
+  Parameter p = parameter({2});
+  Parameter* const list[] = {&p};
+  Sgd sgd(list, {.learning_rate = 0.1,
+                 .groups = {{.pattern = "*", .learning_rate_scale = 7.0, .weight_decay = 0.5},
+                            {.pattern = "p", .learning_rate_scale = 2.0}}});
+  step(sgd, p, 0.0);
+  CHECK(p.value() == close({1.8}, 1e-14));  // 2 - 2 0.1 0.5 2
+}
+
+TEST_CASE("optimizer: a group that no parameter fits, and rates that can't be, are refused") {
+  Parameter p("weight", tensor({0}));
+  Parameter* const list[] = {&p};
+  CHECK_THROWS_WITH_AS(Sgd(list, {.groups = {{.pattern = "wieght"}}}),
+                       "optimizer: no parameter fits \"wieght\"; did you mean weight?", Error);
+  CHECK_THROWS_WITH_AS(Adam(list, {.groups = {{.pattern = "*", .learning_rate_scale = -1.0}}}),
+                       "optimizer: the group \"*\": learning_rate_scale must be finite and not negative, but is -1",
+                       Error);
+  CHECK_THROWS_AS(AdamW(list, {.groups = {{.pattern = "*", .weight_decay = kNaN}}}), Error);
+}
