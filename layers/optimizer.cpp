@@ -68,6 +68,10 @@ void Optimizer::step() {
   }
 }
 
+void Optimizer::skip_step() {
+  for (const Slot& slot : slots_) slot.parameter->clear_gradient();
+}
+
 void Optimizer::expect_same_dtype(const Slot& slot) {
   if (!slot.first_moment.defined()) return;
   const DType dtype = slot.parameter->value().dtype();

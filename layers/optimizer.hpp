@@ -23,6 +23,8 @@ class Optimizer {
   // One step of every parameter that has a gradient; it consumes the gradients, so that the next backward starts anew.
   // A parameter without a gradient stays as it is, and so do its moments and its count of steps.
   void step();
+  // Consumes the gradients too, and changes nothing else.
+  void skip_step();
 
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double learning_rate);

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -17,7 +18,7 @@ namespace {
 struct Gradients {
   explicit Gradients(const std::vector<Tensor>& gradients) {
     for (const Tensor& gradient : gradients) {
-      owned.push_back(std::make_unique<Parameter>("p", zeros(gradient.shape())));
+      owned.push_back(std::make_unique<Parameter>("p", zeros(gradient.shape(), gradient.dtype())));
       owned.back()->add_gradient(gradient);
       list.push_back(owned.back().get());
     }
@@ -47,6 +48,12 @@ TEST_CASE("clip: a norm whose square overflows float32 is right") {
   const Gradients gradients(std::vector<Tensor>(100, tensor({1e20})));
   CHECK(clip_gradient_norm(gradients.list, 1.0) == doctest::Approx(1e21));
   CHECK(gradients[0] == close({0.1}));
+  CHECK(gradients[99] == close({0.1}));
+}
+
+TEST_CASE("clip: a norm whose square overflows float64 is right") {
+  const Gradients gradients(std::vector<Tensor>(100, tensor({1e200}, DType::float64)));
+  CHECK(clip_gradient_norm(gradients.list, 1.0) == doctest::Approx(1e201));
   CHECK(gradients[99] == close({0.1}));
 }
 
@@ -84,4 +91,29 @@ TEST_CASE("clip: a max_norm that isn't positive is refused") {
   CHECK_THROWS_WITH_AS(clip_gradient_norm(std::vector<Parameter*>(), 0.0),
                        "clip_gradient_norm: max_norm must be positive, but is 0", Error);
   CHECK_THROWS_AS(clip_gradient_norm(std::vector<Parameter*>(), std::numeric_limits<double>::quiet_NaN()), Error);
+}
+
+TEST_CASE("clip: by value, each element is moved into the range for itself") {
+  const Gradients gradients({tensor({3, -0.5}), tensor({-4})});
+  clip_gradient_value(gradients.list, 1.0);
+  CHECK(gradients[0] == close({1, -0.5}, 0.0));
+  CHECK(gradients[1] == close({-1}, 0.0));
+}
+
+TEST_CASE("clip: by value, infinity becomes the bound and NaN stays NaN") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Gradients gradients({tensor({infinity, std::numeric_limits<double>::quiet_NaN()})});
+  clip_gradient_value(gradients.list, 2.0);
+  CHECK(gradients[0].at({0}) == 2.0);
+  CHECK(std::isnan(gradients[0].at({1})));
+}
+
+TEST_CASE("clip: by value, empty and missing gradients are skipped") {
+  Parameter missing("p", zeros({1}));
+  const Gradients gradients({zeros({0})});
+  Parameter* const list[] = {&missing, gradients.list[0]};
+  clip_gradient_value(list, 1.0);
+  CHECK_FALSE(missing.has_gradient());
+  CHECK_THROWS_WITH_AS(clip_gradient_value(list, 0.0), "clip_gradient_value: max_value must be positive, but is 0",
+                       Error);
 }
