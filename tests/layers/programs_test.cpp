@@ -34,7 +34,7 @@ Batch counting(Index batch, Index length) {
     tokens.push_back(static_cast<std::int32_t>(i % 7));
     targets.push_back(static_cast<std::int32_t>((i + 1) % 7));
   }
-  return {indices({batch, length}, tokens), indices({batch, length}, targets)};
+  return {{.tokens = indices({batch, length}, tokens)}, indices({batch, length}, targets)};
 }
 
 }  // namespace
