@@ -38,6 +38,7 @@
 #include <jnorm/core/source_line.hpp>
 #include <jnorm/core/tensor.hpp>
 #include <jnorm/core/xtensor.hpp>
+#include <jnorm/layers/accumulation.hpp>
 #include <jnorm/layers/attention.hpp>
 #include <jnorm/layers/checkpoint.hpp>
 #include <jnorm/layers/clip.hpp>
@@ -47,11 +48,13 @@
 #include <jnorm/layers/generate.hpp>
 #include <jnorm/layers/initialization.hpp>
 #include <jnorm/layers/linear.hpp>
+#include <jnorm/layers/loss_scaler.hpp>
 #include <jnorm/layers/metrics.hpp>
 #include <jnorm/layers/module.hpp>
 #include <jnorm/layers/non_finite.hpp>
 #include <jnorm/layers/norm.hpp>
 #include <jnorm/layers/optimizer.hpp>
+#include <jnorm/layers/parameter_groups.hpp>
 #include <jnorm/layers/placement.hpp>
 #include <jnorm/layers/probe.hpp>
 #include <jnorm/layers/residual.hpp>

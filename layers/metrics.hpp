@@ -17,7 +17,7 @@ struct Evaluation {
 // What a training step reports.
 struct StepMetrics {
   Index step = 0;              // 1 after the first
-  double loss = 0.0;           // of the step's batch, before its update
+  double loss = 0.0;           // that was trained, smoothing included: the mean over its targets, before the update
   double learning_rate = 0.0;  // of its update
   double gradient_norm = 0.0;  // of all parameters together, before clipping
   double seconds = 0.0;        // that it took

@@ -1,8 +1,11 @@
 #include <jnorm/layers/run_config.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <jnorm/layers/names.hpp>
+#include <jnorm/layers/parse_number.hpp>
 #include <jnorm/layers/tasks.hpp>
 #include <jnorm/layers/text_data.hpp>
 
@@ -29,11 +32,45 @@ void expect_fraction(const char* name, double value) {
   expect(value >= 0.0 && value < 1.0, "{}: expected a number in [0, 1), got {}", name, value);
 }
 
+// The parts between commas; none of an empty text.
+std::vector<std::string> split_at_commas(const char* name, const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    expect(!parts.back().empty(), "{}: expected patterns separated by commas, got {}", name, in_quotes(text));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// "blocks.0.*=0.1"
+ParameterGroup scaled_group(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  expect(equals != std::string::npos && equals > 0, "lr-scale: expected pattern=number, got {}", in_quotes(text));
+  const auto scale = parse_number<double>("lr-scale", text.substr(equals + 1));
+  expect_amount("lr-scale", scale);
+  return {.pattern = text.substr(0, equals), .learning_rate_scale = scale};
+}
+
 }  // namespace
 
 std::string to_string(OptimizerKind kind) { return name_of(kOptimizers, kind); }
 
 OptimizerKind optimizer_kind_from_string(std::string_view name) { return value_named("optimizer", kOptimizers, name); }
+
+std::vector<std::string> TrainingConfig::frozen_patterns() const { return split_at_commas("freeze", freeze); }
+
+std::vector<ParameterGroup> TrainingConfig::parameter_groups() const {
+  std::vector<ParameterGroup> groups;
+  for (std::string& pattern : split_at_commas("no-decay", no_decay)) {
+    groups.push_back({.pattern = std::move(pattern), .weight_decay = 0.0});
+  }
+  for (const std::string& scale : split_at_commas("lr-scale", learning_rate_scales)) {
+    groups.push_back(scaled_group(scale));
+  }
+  return groups;
+}
 
 Schedule TrainingConfig::schedule() const {
   return {.decay = decay, .base = learning_rate, .warmup_steps = warmup_steps, .total_steps = steps};
@@ -51,6 +88,7 @@ void TrainingConfig::validate() const {
   expect_positive("batch", batch);
   expect(batch < Index{1} << 31, "batch: expected a number below 2^31, got {}",
          batch);  // so that sizes fit into 64 bits
+  expect_positive("accumulate", accumulate);
   expect_amount("learning-rate", learning_rate);
   expect_not_negative("warmup", warmup_steps);
   expect(warmup_steps <= steps || decay == Decay::constant || decay == Decay::inverse_sqrt,
@@ -60,7 +98,11 @@ void TrainingConfig::validate() const {
   expect_fraction("beta2", beta2);
   expect(adam_eps > 0.0 && std::isfinite(adam_eps), "adam-eps: expected a positive finite number, got {}", adam_eps);
   expect_amount("weight-decay", weight_decay);
+  expect_fraction("label-smoothing", label_smoothing);
+  expect_amount("clip-value", clip_value);
   expect_amount("clip-norm", clip_norm);
+  frozen_patterns();
+  parameter_groups();
   expect_not_negative("evaluate-every", evaluation_interval);
   expect_positive("evaluation-batches", evaluation_batches);
   expect_not_negative("checkpoint-every", checkpoint_interval);

@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <jnorm/layers/data_source.hpp>
+#include <jnorm/layers/parameter_groups.hpp>
 #include <jnorm/layers/schedule.hpp>
 #include <jnorm/layers/transformer.hpp>
 
@@ -26,7 +28,8 @@ struct TrainingConfig {
   double validation_fraction = 0.1;  // of a text, or of modular_addition's pairs; 0: nothing is held out
 
   Index steps = 1000;
-  Index batch = 16;  // sequences a step
+  Index batch = 16;      // sequences that go through the model at once
+  Index accumulate = 1;  // batches a step, whose gradients are those of one joint batch
   std::uint64_t seed = 1;
 
   OptimizerKind optimizer = OptimizerKind::adamw;
@@ -38,12 +41,22 @@ struct TrainingConfig {
   double beta2 = 0.98;
   double adam_eps = 1e-8;
   double weight_decay = 0.01;
-  double clip_norm = 1.0;  // 0: gradients aren't clipped
+  double label_smoothing = 0.0;  // of the loss that is trained, and not of a validation loss
+  // Of a step's whole gradient, in this order; 0: it isn't clipped.
+  double clip_value = 0.0;
+  double clip_norm = 1.0;
+
+  // Patterns over parameters' paths, separated by commas; see fits_pattern.
+  std::string freeze = {};                // don't train
+  std::string no_decay = {};              // don't decay
+  std::string learning_rate_scales = {};  // "blocks.0.*=0.1,head.*=2"; where several fit, the last one holds
 
   Index evaluation_interval = 100;  // in steps; 0: only after the last
   Index evaluation_batches = 4;
   Index checkpoint_interval = 100;  // in steps; 0: only after the last
 
+  std::vector<std::string> frozen_patterns() const;
+  std::vector<ParameterGroup> parameter_groups() const;  // throws Error(argument) on a scale that is no number
   Schedule schedule() const;
   // Throws Error(argument), one line: "learning-rate: expected a finite number that isn't negative, got nan".
   void validate() const;

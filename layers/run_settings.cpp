@@ -152,12 +152,36 @@ std::vector<RunSetting> data_settings() {
   return settings.all();
 }
 
+// Over the paths of parameters, as `jnorm train` lists them on a pattern that nothing fits.
+void add_patterns(Settings& settings) {
+  settings
+      .text(
+          "freeze", "parameters that don't train: patterns such as token_embedding.*,blocks.0.*",
+          [](auto& run) -> auto& { return run.training.freeze; })
+      .may_be_left_out = true;
+  settings
+      .text(
+          "no-decay", "parameters that don't decay, beside those that never do: patterns",
+          [](auto& run) -> auto& { return run.training.no_decay; })
+      .may_be_left_out = true;
+  settings
+      .text(
+          "lr-scale", "learning rates of their own, times the common one: blocks.0.*=0.1,head.*=2",
+          [](auto& run) -> auto& { return run.training.learning_rate_scales; })
+      .may_be_left_out = true;
+}
+
 std::vector<RunSetting> training_settings() {
   Settings settings(RunSetting::Group::training);
   settings.number(
       "steps", "training steps", [](auto& run) -> auto& { return run.training.steps; });
   settings.number(
-      "batch", "sequences a step", [](auto& run) -> auto& { return run.training.batch; });
+      "batch", "sequences that go through the model at once", [](auto& run) -> auto& { return run.training.batch; });
+  settings
+      .number(
+          "accumulate", "batches a step, whose gradients are those of one joint batch",
+          [](auto& run) -> auto& { return run.training.accumulate; })
+      .may_be_left_out = true;
   settings.number(
       "seed", "what weights and data are drawn from", [](auto& run) -> auto& { return run.training.seed; });
   settings.choice(
@@ -183,9 +207,20 @@ std::vector<RunSetting> training_settings() {
       "adam-eps", "of adam and adamw", [](auto& run) -> auto& { return run.training.adam_eps; });
   settings.number(
       "weight-decay", "pull of the weights towards 0", [](auto& run) -> auto& { return run.training.weight_decay; });
+  settings
+      .number(
+          "label-smoothing", "share of a target that all tokens divide equally, in training",
+          [](auto& run) -> auto& { return run.training.label_smoothing; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "clip-value", "the largest element of a gradient, clipped before the norm; 0: any",
+          [](auto& run) -> auto& { return run.training.clip_value; })
+      .may_be_left_out = true;
   settings.number(
       "clip-norm", "the largest norm of all gradients together; 0: any",
       [](auto& run) -> auto& { return run.training.clip_norm; });
+  add_patterns(settings);
   settings.number(
       "evaluate-every", "steps between evaluations; 0: only after the last",
       [](auto& run) -> auto& { return run.training.evaluation_interval; });

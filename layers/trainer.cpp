@@ -7,6 +7,7 @@
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/accumulation.hpp>
 #include <jnorm/layers/clip.hpp>
 #include <jnorm/layers/non_finite.hpp>
 
@@ -29,24 +30,40 @@ std::unique_ptr<DataSource> validated_data(const RunConfig& config) {
   return make_data(config);
 }
 
+void freeze(const TrainingConfig& training, const Module& model) {
+  for (const std::string& pattern : training.frozen_patterns()) {
+    for (Parameter* parameter : parameters_that_fit("freeze", pattern, model.parameters())) {
+      parameter->set_trainable(false);
+    }
+  }
+}
+
+// An optimizer of the parameters that train.
 std::unique_ptr<Optimizer> make_optimizer(const TrainingConfig& training, const Module& model) {
+  freeze(training, model);
+  std::vector<Parameter*> trained = model.parameters();
+  std::erase_if(trained, [](const Parameter* parameter) { return !parameter->trainable(); });
+  expect(!trained.empty(), "freeze: {} leaves nothing to train", in_quotes(training.freeze));
   switch (training.optimizer) {
     case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(model.parameters(), SgdOptions{.learning_rate = training.learning_rate,
-                                                                  .momentum = training.momentum,
-                                                                  .weight_decay = training.weight_decay});
+      return std::make_unique<Sgd>(trained, SgdOptions{.learning_rate = training.learning_rate,
+                                                       .momentum = training.momentum,
+                                                       .weight_decay = training.weight_decay,
+                                                       .groups = training.parameter_groups()});
     case OptimizerKind::adam:
-      return std::make_unique<Adam>(model.parameters(), AdamOptions{.learning_rate = training.learning_rate,
-                                                                    .beta1 = training.beta1,
-                                                                    .beta2 = training.beta2,
-                                                                    .eps = training.adam_eps,
-                                                                    .weight_decay = training.weight_decay});
+      return std::make_unique<Adam>(trained, AdamOptions{.learning_rate = training.learning_rate,
+                                                         .beta1 = training.beta1,
+                                                         .beta2 = training.beta2,
+                                                         .eps = training.adam_eps,
+                                                         .weight_decay = training.weight_decay,
+                                                         .groups = training.parameter_groups()});
     case OptimizerKind::adamw:
-      return std::make_unique<AdamW>(model.parameters(), AdamWOptions{.learning_rate = training.learning_rate,
-                                                                      .beta1 = training.beta1,
-                                                                      .beta2 = training.beta2,
-                                                                      .eps = training.adam_eps,
-                                                                      .weight_decay = training.weight_decay});
+      return std::make_unique<AdamW>(trained, AdamWOptions{.learning_rate = training.learning_rate,
+                                                           .beta1 = training.beta1,
+                                                           .beta2 = training.beta2,
+                                                           .eps = training.adam_eps,
+                                                           .weight_decay = training.weight_decay,
+                                                           .groups = training.parameter_groups()});
   }
   fail(ErrorKind::argument, "there is no optimizer {}", static_cast<int>(training.optimizer));
 }
@@ -73,35 +90,71 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data)
 StepMetrics Trainer::step() {
   if (done()) fail(ErrorKind::state, "trainer: all {} steps are done", steps_done_);
   const Clock::time_point start = Clock::now();
-  const Batch batch = data_->next(config_.training.batch);
+  draw_micro_batches();
   StepMetrics metrics;
-  tape_.reset();
-  const Var loss = cross_entropy(model_(tape_, batch.tokens), batch.targets);
-  metrics.loss = loss.item();
-  if (!std::isfinite(metrics.loss))
-    fail_non_finite(steps_done_ + 1, "the loss", metrics.loss, describe_non_finite_value(tape_));
-  metrics.gradient_norm = backward(loss);
+  metrics.loss = backward();
+  metrics.gradient_norm = clip();
   metrics.learning_rate = schedule_.learning_rate(steps_done_);
   optimizer_->set_learning_rate(metrics.learning_rate);
   optimizer_->step();
 
   metrics.step = ++steps_done_;
   metrics.seconds = seconds_since(start);
-  metrics.tokens_per_second = static_cast<double>(batch.tokens.size()) / metrics.seconds;
+  Index tokens = 0;
+  for (const Batch& batch : micro_batches_) tokens += batch.tokens.size();
+  metrics.tokens_per_second = static_cast<double>(tokens) / metrics.seconds;
   if (data_->has_validation() && is_due(config_.training.evaluation_interval)) metrics.validation = evaluate();
   return metrics;
 }
 
-double Trainer::backward(const Var& loss) {
-  const double limit =
-      config_.training.clip_norm > 0.0 ? config_.training.clip_norm : std::numeric_limits<double>::infinity();
-  tape_.backward(loss);
-  if (!std::exchange(explained_, true)) missing_gradients_ = jnorm::missing_gradients(loss, model_.parameters());
-  const double norm = clip_gradient_norm(model_.parameters(), limit);
-  if (std::isfinite(norm)) return norm;
-  const std::string where = describe_non_finite_gradient(loss);
-  for (Parameter* parameter : model_.parameters()) parameter->clear_gradient();
+void Trainer::draw_micro_batches() {
+  micro_batches_.clear();
+  for (Index i = 0; i < config_.training.accumulate; ++i) micro_batches_.push_back(data_->next(config_.training.batch));
+}
+
+double Trainer::backward() {
+  const StepLoss loss =
+      accumulate_gradients(tape_, micro_batches_, [&](const Batch& batch) { return model_(tape_, batch.tokens); },
+                           {.label_smoothing = config_.training.label_smoothing});
+  if (!std::isfinite(loss.mean)) {
+    clear_gradients();
+    fail_non_finite(steps_done_ + 1, "the loss", loss.mean, describe_non_finite_value(tape_));
+  }
+  if (!std::exchange(explained_, true)) {
+    missing_gradients_ = jnorm::missing_gradients(loss.last, model_.parameters());
+  }
+  return loss.mean;
+}
+
+double Trainer::clip() {
+  const TrainingConfig& training = config_.training;
+  const double limit = training.clip_norm > 0.0 ? training.clip_norm : std::numeric_limits<double>::infinity();
+  double norm = 0.0;
+  if (training.clip_value > 0.0) {
+    norm = gradient_norm(model_.parameters());
+    clip_gradient_value(model_.parameters(), training.clip_value);
+    clip_gradient_norm(model_.parameters(), limit);
+  } else {
+    norm = clip_gradient_norm(model_.parameters(), limit);
+  }
+  if (!std::isfinite(norm)) fail_non_finite_gradient(norm);
+  return norm;
+}
+
+void Trainer::fail_non_finite_gradient(double norm) {
+  std::string where;
+  for (const Batch& batch : micro_batches_) {
+    tape_.reset();
+    where =
+        describe_non_finite_gradient(summed_loss(model_(tape_, batch.tokens), batch, config_.training.label_smoothing));
+    if (!where.empty()) break;
+  }
+  clear_gradients();
   fail_non_finite(steps_done_ + 1, "the norm of the gradients", norm, where);
+}
+
+void Trainer::clear_gradients() {
+  for (Parameter* parameter : model_.parameters()) parameter->clear_gradient();
 }
 
 Evaluation Trainer::evaluate() {

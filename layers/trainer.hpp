@@ -15,8 +15,9 @@
 
 namespace jnorm {
 
-// Trains one model, a step at a time: forward, backward, clipping, the schedule's learning rate, the optimizer. All
-// that it does follows from its configuration. In the steady state a step asks the system for no tensor memory.
+// Trains one model, a step at a time: forward and backward of each of its batches, clipping, the schedule's learning
+// rate, the optimizer. All that it does follows from its configuration. In the steady state a step asks the system for
+// no tensor memory.
 class Trainer {
  public:
   // Loads the data, and builds the model and the optimizer. Throws what they throw, before anything is trained.
@@ -51,7 +52,11 @@ class Trainer {
 
  private:
   bool is_due(Index interval) const;
-  double backward(const Var& loss);  // returns the norm of all gradients together, before clipping
+  void draw_micro_batches();
+  double backward();  // returns the loss
+  double clip();      // returns the norm of all gradients together, before clipping
+  [[noreturn]] void fail_non_finite_gradient(double norm);
+  void clear_gradients();
 
   RunConfig config_;
   std::unique_ptr<DataSource> data_;
@@ -59,7 +64,8 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   Tape tape_;
-  bool explained_ = false;  // missing_gradients_ is filled
+  std::vector<Batch> micro_batches_;  // of the latest step
+  bool explained_ = false;            // missing_gradients_ is filled
   std::vector<MissingGradient> missing_gradients_;
   Index steps_done_ = 0;
 };

@@ -39,8 +39,42 @@ TEST_CASE("run config: rates that are NaN, infinite or negative are refused by n
         "learning-rate: expected a finite number that isn't negative, got nan");
   CHECK(refusal([](TrainingConfig& c) { c.clip_norm = INFINITY; }) ==
         "clip-norm: expected a finite number that isn't negative, got inf");
+  CHECK(refusal([](TrainingConfig& c) { c.clip_value = -1; }) ==
+        "clip-value: expected a finite number that isn't negative, got -1");
+  CHECK(refusal([](TrainingConfig& c) { c.label_smoothing = 1.0; }) ==
+        "label-smoothing: expected a number in [0, 1), got 1");
+  CHECK(refusal([](TrainingConfig& c) { c.accumulate = 0; }) == "accumulate: expected a positive number, got 0");
   CHECK(refusal([](TrainingConfig& c) { c.beta2 = 1.0; }) == "beta2: expected a number in [0, 1), got 1");
   CHECK(refusal([](TrainingConfig& c) { c.adam_eps = 0.0; }) == "adam-eps: expected a positive finite number, got 0");
+}
+
+TEST_CASE("run config: patterns, and learning rates of their own, are read from text") {
+  TrainingConfig config;
+  config.freeze = "token_embedding.*,blocks.0.*";
+  config.no_decay = "head.*";
+  config.learning_rate_scales = "blocks.0.*=0.1,*=2";
+  CHECK(config.frozen_patterns() == std::vector<std::string>{"token_embedding.*", "blocks.0.*"});
+  const std::vector<ParameterGroup> groups = config.parameter_groups();
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0].pattern == "head.*");
+  CHECK(groups[0].weight_decay == 0.0);
+  CHECK_FALSE(groups[0].learning_rate_scale.has_value());
+  CHECK(groups[1].pattern == "blocks.0.*");
+  CHECK(groups[1].learning_rate_scale == 0.1);
+  CHECK(groups[2].learning_rate_scale == 2.0);
+}
+
+TEST_CASE("run config: patterns that aren't any are refused") {
+  CHECK(refusal([](TrainingConfig& c) { c.freeze = std::string("a,,b"); }) ==
+        "freeze: expected patterns separated by commas, got \"a,,b\"");
+  CHECK(refusal([](TrainingConfig& c) { c.no_decay = std::string("a,"); }) ==
+        "no-decay: expected patterns separated by commas, got \"a,\"");
+  CHECK(refusal([](TrainingConfig& c) { c.learning_rate_scales = std::string("head.*"); }) ==
+        "lr-scale: expected pattern=number, got \"head.*\"");
+  CHECK(refusal([](TrainingConfig& c) { c.learning_rate_scales = std::string("head.*=x"); }) ==
+        "lr-scale: expected a number, got \"x\"");
+  CHECK(refusal([](TrainingConfig& c) { c.learning_rate_scales = std::string("head.*=-1"); }) ==
+        "lr-scale: expected a finite number that isn't negative, got -1");
 }
 
 TEST_CASE("run config: a warm-up longer than a run that decays to 0 is refused") {

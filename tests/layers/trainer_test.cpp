@@ -103,6 +103,143 @@ TEST_CASE("trainer: the norm of the gradients is that before clipping, and clipp
   CHECK(clipped.step().loss != free.step().loss);
 }
 
+namespace {
+
+// Plain gradient descent at rate 1 in float64, so that what one step changes is the gradient.
+RunConfig plain_descent() {
+  RunConfig config = small_run();
+  config.model.dtype = DType::float64;
+  config.training.optimizer = OptimizerKind::sgd;
+  config.training.learning_rate = 1.0;
+  config.training.decay = Decay::constant;
+  config.training.warmup_steps = 0;
+  config.training.weight_decay = 0.0;
+  config.training.clip_norm = 0.0;
+  return config;
+}
+
+std::vector<double> all_weights(const Trainer& trainer) {
+  std::vector<double> all;
+  for (const auto& [name, tensor] : trainer.checkpoint().weights) {
+    for (const double value : tensor.values()) all.push_back(value);
+  }
+  return all;
+}
+
+// What a first step changes of every weight.
+std::vector<double> first_changes(const RunConfig& config, std::unique_ptr<DataSource> data = nullptr) {
+  Trainer trainer(config, data ? std::move(data) : make_data(config));
+  std::vector<double> changes = all_weights(trainer);
+  trainer.step();
+  const std::vector<double> after = all_weights(trainer);
+  for (std::size_t i = 0; i < changes.size(); ++i) changes[i] = after[i] - changes[i];
+  return changes;
+}
+
+double norm_of(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("trainer: batches that a step accumulates are as one joint batch, however their targets are spread") {
+  RunConfig config = plain_descent();
+  config.training.batch = 1;
+  config.training.accumulate = 4;
+  const std::vector<double> parts = first_changes(config, std::make_unique<UnevenTargets>());
+  Trainer trainer(config, std::make_unique<UnevenTargets>());
+  const StepMetrics metrics = trainer.step();
+  config.training.batch = 4;
+  config.training.accumulate = 1;
+  const std::vector<double> joint = first_changes(config, std::make_unique<UnevenTargets>());
+  CHECK(largest_difference(parts, joint) < 1e-14);  // sums in another order
+  CHECK(norm_of(joint) > 0.1);
+  CHECK(metrics.loss == doctest::Approx(Trainer(config, std::make_unique<UnevenTargets>()).step().loss).epsilon(1e-14));
+}
+
+TEST_CASE("trainer: the whole gradient of a step is clipped, once") {
+  RunConfig config = plain_descent();
+  config.training.accumulate = 3;
+  config.training.clip_norm = 0.01;
+  CHECK(norm_of(first_changes(config)) == doctest::Approx(0.01).epsilon(1e-12));
+}
+
+TEST_CASE("trainer: elements are clipped before the norm") {
+  RunConfig config = plain_descent();
+  config.training.clip_value = 1e-4;
+  std::vector<double> changes = first_changes(config);
+  CHECK(std::fabs(*std::max_element(changes.begin(), changes.end())) == doctest::Approx(1e-4).epsilon(1e-9));
+  config.training.clip_norm = 2e-4;
+  changes = first_changes(config);
+  CHECK(norm_of(changes) == doctest::Approx(2e-4).epsilon(1e-9));
+  CHECK(*std::max_element(changes.begin(), changes.end()) < 0.5e-4);  // many elements share the norm
+}
+
+TEST_CASE("trainer: smoothing is in the trained loss and not in a validation loss") {
+  RunConfig config = small_run();
+  Trainer plain(config);
+  config.training.label_smoothing = 0.3;
+  Trainer smooth(config);
+  CHECK(smooth.evaluate().loss == plain.evaluate().loss);
+  CHECK(smooth.step().loss != plain.step().loss);
+}
+
+TEST_CASE("trainer: frozen parameters stay, and the optimizer remembers nothing of them") {
+  RunConfig config = small_run();
+  config.training.freeze = "token_embedding.*,blocks.0.*";
+  Trainer trainer(config);
+  const NamedTensors before = trainer.checkpoint().weights;
+  run(trainer, 3);
+  const Checkpoint after = trainer.checkpoint();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const std::string& name = before[i].first;
+    CAPTURE(name);
+    const bool frozen = name.starts_with("token_embedding.") || name.starts_with("blocks.0.");
+    const bool stayed = before[i].second.values() == after.weights[i].second.values();
+    CHECK(stayed == frozen);
+  }
+  for (const auto& [name, tensor] : after.optimizer) CHECK_FALSE(name.starts_with("blocks.0."));
+}
+
+TEST_CASE("trainer: patterns that nothing fits, and those that leave nothing to train, are refused") {
+  RunConfig config = small_run();
+  config.training.freeze = "tokken_embedding.*";
+  CHECK_THROWS_WITH_AS(Trainer{config},
+                       "freeze: no parameter fits \"tokken_embedding.*\"; did you mean token_embedding.*?", Error);
+  config.training.freeze = "*";
+  CHECK_THROWS_WITH_AS(Trainer{config}, "freeze: \"*\" leaves nothing to train", Error);
+  config.training.freeze = "";
+  config.training.learning_rate_scales = "blocks.7.*=2";
+  CHECK_THROWS_WITH_AS(Trainer{config}, doctest::Contains("no parameter fits \"blocks.7.*\"; did you mean blocks."),
+                       Error);
+}
+
+TEST_CASE("trainer: a learning rate of its own is a factor on what a parameter learns") {
+  RunConfig config = plain_descent();
+  const std::vector<double> common = first_changes(config);
+  config.training.learning_rate_scales = "*=0.5";
+  std::vector<double> half = first_changes(config);
+  for (double& value : half) value *= 2.0;
+  CHECK(largest_difference(common, half) < 1e-15);
+}
+
+TEST_CASE("trainer: parameters named to it don't decay") {
+  RunConfig config = plain_descent();
+  const std::vector<double> free = first_changes(config);
+  config.training.weight_decay = 0.5;
+  CHECK(largest_difference(free, first_changes(config)) > 0.01);
+  config.training.no_decay = "*";
+  CHECK(first_changes(config) == free);
+}
+
 TEST_CASE("trainer: evaluates at its interval and after the last step") {
   Trainer trainer(small_run(10));
   std::vector<Index> evaluated;
