@@ -91,11 +91,13 @@ struct CrossEntropySettings {
   Reduction reduction = Reduction::mean;
 };
 
-// What attention is told beside its tensors. With `causal`, query i sees the keys up to i + Tk - Tq.
+// What attention is told beside its tensors. With `causal`, query i sees the keys up to i + Tk - Tq. Head h of the
+// queries reads head h / (heads / key_heads) of the keys and values.
 struct AttentionSettings {
   Index heads;
   double scale;
   bool causal;
+  Index key_heads = heads;  // a divisor of heads
 };
 
 // Which way rotary turns: by the angles of its table, or back.
@@ -277,10 +279,11 @@ struct Kernels {
          const Destination& /*dtable, K copies*/>
       embedding_dtable;
 
-  // softmax(scale q k^T where a query sees a key) v for each head, a slice of H / heads columns. A query that sees no
-  // key has y = 0; what it doesn't see reaches neither y nor a gradient, even if it is NaN. q [B, Tq, H], k [B, Tk, H],
-  // v [B, Tk, Hv], y [B, Tq, Hv]; lse [B, heads, Tq] is logsumexp of each row of scores. mask [B or 1, heads or 1, Tq
-  // or 1, Tk] of int32 holds 1 where a query sees a key and 0 elsewhere; it may be undefined.
+  // softmax(scale q k^T where a query sees a key) v for each head, a slice of D columns of q and k and Dv of v and y. A
+  // query that sees no key has y = 0; what it doesn't see reaches neither y nor a gradient, even if it is NaN.
+  // q [B, Tq, heads D], k [B, Tk, key_heads D], v [B, Tk, key_heads Dv], y [B, Tq, heads Dv]; lse [B, heads, Tq] is
+  // logsumexp of each row of scores. mask [B or 1, heads or 1, Tq or 1, Tk] of int32 holds 1 where a query sees a key
+  // and 0 elsewhere; it may be undefined.
   Kernel<"attention", const AttentionSettings&, const Tensor& /*q*/, const Tensor& /*k*/, const Tensor& /*v*/,
          const Tensor& /*mask*/, const Tensor& /*y*/, const Tensor& /*lse*/>
       attention;

@@ -44,6 +44,9 @@ void add_attention(CaseList& list) {
   add_attention_case(list, "causal, 2 queries, 4 keys", 1, {.causal = true}, {2, 2, 3}, {2, 4, 3}, {2, 4, 3});
   add_attention_case(list, "causal, 4 queries, 2 keys", 1, {.causal = true}, {1, 4, 3}, {1, 2, 3}, {1, 2, 3});
   add_attention_case(list, "wider values, scale 0.3", 2, {.scale = 0.3}, {2, 3, 4}, {2, 5, 4}, {2, 5, 6});
+  add_attention_case(list, "4 heads, 2 key heads", 4, {.key_heads = 2}, {2, 3, 8}, {2, 4, 4}, {2, 4, 6});
+  add_attention_case(list, "causal, 3 heads, 1 key head", 3, {.causal = true, .key_heads = 1}, {1, 2, 6}, {1, 3, 2},
+                     {1, 3, 2});
   add_attention_case(list, "no key", 1, {}, {1, 2, 3}, {1, 0, 3}, {1, 0, 3});
 
   const Tensor padding = mask({2, 3}, {1, 1, 0, 1, 0, 0});
@@ -62,6 +65,9 @@ void add_attention(CaseList& list) {
     list.add("causal_attention", to_string(same) + ", 2 heads", attend(2),
              {list.normal(same), list.normal(same), list.normal(same)});
   }
+  list.add("causal_attention", "4 heads, 2 key heads",
+           [](Vars x) { return attention(x[0], x[1], x[2], 4, {.causal = true, .key_heads = 2}); },
+           {list.normal({2, 3, 8}), list.normal({2, 3, 4}), list.normal({2, 3, 4})});
   list.add("causal_attention", "of x, x, x", [](Vars x) { return causal_attention(x[0], x[0], x[0], 1); },
            {list.normal({1, 5, 3})});
   add_selection(list);

@@ -7,7 +7,8 @@
 //   [ATT.4]  S_dot = scale (q_dot k^T + q k_dot^T)
 //            y_dot = (P * (S_dot - rowsum(P * S_dot))) v + P v_dot
 //
-// Saves logsumexp of S's rows; P is recomputed from it.
+// Where several heads of queries read one of keys and values, dk and dv are sums over these heads. Saves logsumexp of
+// S's rows; P is recomputed from it.
 
 #include <algorithm>
 #include <cmath>
@@ -41,6 +42,16 @@ T join_heads(const T& x, const Shape& shape, int lead) {  // [(K,) B, heads, T, 
   constexpr int plain[] = {0, 2, 1, 3};
   constexpr int led[] = {0, 1, 3, 2, 4};
   return reshape(lead == 0 ? permute(x, std::span<const int>(plain)) : permute(x, std::span<const int>(led)), shape);
+}
+
+// Each head of the keys or values as often as heads of queries read it: [..., key heads, T, D] -> [..., heads, T, D]
+template <class T>
+T repeat_heads(const T& x, Index heads) {
+  const Index key_heads = x.shape()[-3];
+  if (key_heads == heads) return x;
+  std::vector<std::int32_t> read;
+  for (Index head = 0; head < heads; ++head) read.push_back(static_cast<std::int32_t>(head / (heads / key_heads)));
+  return index_select(x, x.rank() - 3, indices({heads}, read));
 }
 
 // The pairs that meet, 1 or 0: [Tq, Tk] for all heads, or [B, heads, Tq, Tk] with a mask [B or 1, heads or 1, Tq or 1,
@@ -93,9 +104,8 @@ struct AnyAttention : Fused<Self> {
   void jvp(Pushforward& push) const override {
     const Tensor mask = push.has_input(3) ? push.input(3) : Tensor();
     const Tensor meet = pairs_that_meet(settings, push.input(0), push.input(1), mask);
-    const auto input = [&](std::size_t i) { return split_heads(push.input(i), settings.heads, 0); };
-    const auto tangent = [&](std::size_t i) { return split_heads(push.tangent(i), settings.heads, push.axis(0)); };
-    const Tensor q = input(0), k = input(1), v = input(2), p = probabilities(q, k, meet, push.saved(0));
+    const Tensor q = queries(push.input(0), 0), k = keys(push.input(1), 0), v = keys(push.input(2), 0);
+    const Tensor p = probabilities(q, k, meet, push.saved(0));
     const auto give = [&](const Tensor& y_dot) {
       push.give(join_heads(y_dot, push.shaped(push.output().shape()), push.axis(0)));
     };
@@ -104,9 +114,10 @@ struct AnyAttention : Fused<Self> {
       p.device().kernels().softmax_dx(affine(scores_dot, settings.scale, 0.0), p, {.tensor = p_dot});
       give(masked_matmul(p_dot, v, meet));
     };
-    if (push.has(0)) give_scores(sampled_matmul(tangent(0), k, meet));
-    if (push.has(1)) give_scores(sampled_matmul(q, tangent(1), meet));
-    if (push.has(2)) give(masked_matmul(p, tangent(2), meet));  // [ATT.4]
+    const int lead = push.axis(0);
+    if (push.has(0)) give_scores(sampled_matmul(queries(push.tangent(0), lead), k, meet));
+    if (push.has(1)) give_scores(sampled_matmul(q, keys(push.tangent(1), lead), meet));
+    if (push.has(2)) give(masked_matmul(p, keys(push.tangent(2), lead), meet));  // [ATT.4]
   }
 
   // P from the logsumexp that the forward saved, with zeros for the pairs that don't meet.
@@ -119,15 +130,24 @@ struct AnyAttention : Fused<Self> {
   Var composed(std::span<const Var> inputs) const override {
     const Tensor mask = inputs.size() > 3 ? inputs[3].value() : Tensor();
     const Tensor meet = pairs_that_meet(settings, inputs[0].value(), inputs[1].value(), mask);
-    const Var q = split_heads(inputs[0], settings.heads, 0);
-    const Var k = split_heads(inputs[1], settings.heads, 0);
-    const Var v = split_heads(inputs[2], settings.heads, 0);
+    const Var q = queries(inputs[0], 0), k = keys(inputs[1], 0), v = keys(inputs[2], 0);
     const Var scores = sampled_matmul(q, k, meet) * settings.scale;  // [B, heads, Tq, Tk]
     // Infinite or NaN where nothing meets, but each derivative of the three masked operations selects again.
     const Var e = select(exp(scores - largest_scores(scores.value(), meet)), meet);
     const Var p = e / sum(e, {-1}, Keep::yes);
-    const Shape shape = inputs[0].shape().with_axis(-1, inputs[2].dim(-1));
+    const Shape shape = inputs[0].shape().with_axis(-1, settings.heads * v.dim(-1));
     return join_heads(masked_matmul(p, v, meet), shape, 0);
+  }
+
+ private:
+  // Of q, and of k or v, with the leading axes of an input or of a tangent: [(K,) B, T, H] -> [(K,) B, heads, T, D]
+  template <class T>
+  T queries(const T& q, int lead) const {
+    return split_heads(q, settings.heads, lead);
+  }
+  template <class T>
+  T keys(const T& k, int lead) const {
+    return repeat_heads(split_heads(k, settings.key_heads, lead), settings.heads);
   }
 };
 
@@ -200,31 +220,39 @@ Tensor combined_mask(const Tensor& keys, const Tensor& pairs) {
   return both;
 }
 
-void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, const Site& site) {
+void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, Index key_heads, const Site& site) {
   expect_same_kind("attention", q, k, site);
   expect_same_kind("attention", q, v, site);
   expect_numbers("attention", q, site);
   const bool ranks_fit = q.rank() == 3 && k.rank() == 3 && v.rank() == 3;
-  expect(ranks_fit && k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && k.dim(2) == q.dim(2) && v.dim(1) == k.dim(1),
-         site, "attention: expected q [B, Tq, H], k [B, Tk, H] and v [B, Tk, Hv], got {}, {} and {}", q.shape(),
-         k.shape(), v.shape());
+  expect(
+      ranks_fit && k.dim(0) == q.dim(0) && v.dim(0) == q.dim(0) && v.dim(1) == k.dim(1), site,
+      "attention: expected q [B, Tq, heads D], k [B, Tk, key_heads D] and v [B, Tk, key_heads Dv], got {}, {} and {}",
+      q.shape(), k.shape(), v.shape());
   expect(heads > 0, site, "attention: expected a positive number of heads, got {}", heads);
   expect(q.dim(2) % heads == 0, site, "attention: {} heads don't divide the width {}", heads, q.dim(2));
-  expect(v.dim(2) % heads == 0, site, "attention: {} heads don't divide the width {} of v", heads, v.dim(2));
+  expect(key_heads > 0 && heads % key_heads == 0, site, "attention: {} key_heads don't divide {} heads", key_heads,
+         heads);
+  const Index columns = q.dim(2) / heads;
+  expect(k.dim(2) == key_heads * columns, site,
+         "attention: k must have {} heads of {} columns as q has, got the width {}", key_heads, columns, k.dim(2));
+  expect(v.dim(2) % key_heads == 0, site, "attention: {} heads don't divide the width {} of v", key_heads, v.dim(2));
 }
 
 }  // namespace
 
 Var attention(const Var& q, const Var& k, const Var& v, Index heads, const AttentionOptions& options, SourceLine line) {
   const Site site = site_of("attention", q, line);
-  expect_shapes(q, k, v, heads, site);
+  const Index key_heads = options.key_heads == 0 ? heads : options.key_heads;
+  expect_shapes(q, k, v, heads, key_heads, site);
   const double columns = static_cast<double>(std::max<Index>(1, q.dim(2) / heads));
-  const AttentionSettings settings{heads, options.scale.value_or(1.0 / std::sqrt(columns)), options.causal};
+  const AttentionSettings settings{heads, options.scale.value_or(1.0 / std::sqrt(columns)), options.causal, key_heads};
   expect(std::isfinite(settings.scale), site, "attention: expected a finite scale, got {}", settings.scale);
   const Tensor mask = combined_mask(key_mask_of(options, k, site), pair_mask_of(options, q, k, heads, site));
 
   const Device device = q.value().device();
-  Tensor y = Tensor::uninitialized(q.shape().with_axis(-1, v.dim(-1)), q.dtype(), device);
+  const Index width = at_site("attention", site, [&] { return checked_product(heads, v.dim(2) / key_heads); });
+  Tensor y = Tensor::uninitialized(q.shape().with_axis(-1, width), q.dtype(), device);
   Tensor lse = Tensor::uninitialized({q.dim(0), heads, q.dim(1)}, statistics_dtype(q.dtype()), device);
   device.kernels().attention(settings, q.value(), k.value(), v.value(), mask, y, lse);
   Tape& tape = q.tape();

@@ -14,11 +14,14 @@ struct AttentionOptions {
   bool causal = false;
   Tensor key_mask = {};                        // [B, Tk]: padding, the same for all queries of a sequence
   Tensor mask = {};                            // [Tq, Tk], [B, Tq, Tk] or [B, heads, Tq, Tk]
-  std::optional<double> scale = std::nullopt;  // of the scores; by default 1 / sqrt(H / heads)
+  std::optional<double> scale = std::nullopt;  // of the scores; by default 1 / sqrt(D)
+  // Heads of k and v, a divisor of the query's, where 0 is as many: query head h reads key head h / (heads /
+  // key_heads). Fewer ones make grouped-query attention (Ainslie et al. 2023), a single one multi-query attention.
+  Index key_heads = 0;
 };
 
-// q [B, Tq, H], k [B, Tk, H], v [B, Tk, Hv] -> [B, Tq, Hv]: in each of `heads` slices of the columns,
-// softmax(scale q k^T where the query sees the key) v.
+// q [B, Tq, heads D], k [B, Tk, key_heads D], v [B, Tk, key_heads Dv] -> [B, Tq, heads Dv]: in each head's slice of the
+// columns, softmax(scale q k^T where the query sees the key) v.
 //
 // Masks select: a key that a query doesn't see changes neither its output nor any gradient through it, even if it is
 // NaN or infinite, and gets a probability of exactly 0. A query that sees no key has the output 0 and zero derivatives

@@ -5,8 +5,9 @@
 //   [ATT.2]  dv = P^T dy     dP = dy v^T     dS = P * (dP - rowsum(P * dP))
 //   [ATT.3]  dq = scale dS k                 dk = scale dS^T q
 //
-// A head is a slice of D columns of [B, T, H], read where it lies. Its queries are taken in blocks, so that most of
-// what is above the diagonal is never computed. S, P, dP and dS are held transposed, one row a key: then the lanes of a
+// A head is a slice of D columns of [B, T, H], read where it lies. A group of query heads may read one head of keys and
+// values, whose gradients then sum over the group. A head's queries are taken in blocks, so that most of what is above
+// the diagonal is never computed. S, P, dP and dS are held transposed, one row a key: then the lanes of a
 // vector are neighbouring queries, and a softmax is the same few instructions for all of them.
 //
 // Masks select. What a masked pair's product gives is thrown away, whatever it is, and P and dS are exactly 0 there. A
@@ -39,34 +40,48 @@ struct Slice {
 };
 
 struct Sizes {
-  Index batches, heads, queries, keys;
+  Index batches, heads, key_heads, queries, keys;
   Index columns, value_columns;  // of a head, in q and k and in v and y
   bool causal;
 
   Sizes(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& v)
       : batches(q.dim(0)),
         heads(settings.heads),
+        key_heads(settings.key_heads),
         queries(q.dim(1)),
         keys(k.dim(1)),
         columns(q.dim(2) / heads),
-        value_columns(v.dim(2) / heads),
+        value_columns(v.dim(2) / key_heads),
         causal(settings.causal) {}
 
   Index all_heads() const { return batches * heads; }
-  // The slice of one of all heads in [batches, length, heads * head_columns].
+  Index group() const { return heads / key_heads; }  // query heads that read one head of the keys
+  // The slice of one of all heads in q or y, [batches, queries, heads * head_columns].
   template <class T>
-  Slice<T> slice(T* data, Index head, Index length, Index head_columns) const {
-    const Index width = heads * head_columns;
-    return {data + head / heads * length * width + head % heads * head_columns, width, head_columns};
+  Slice<T> query_slice(T* data, Index head, Index head_columns) const {
+    return slice(data, head, heads, queries, head_columns);
+  }
+  // The slice that the head reads in k or v, [batches, keys, key_heads * head_columns].
+  template <class T>
+  Slice<T> key_slice(T* data, Index head, Index head_columns) const {
+    return slice(data, head / group(), key_heads, keys, head_columns);
   }
   // Query i sees the keys up to i + lead. The last query is aligned with the last key, as with a cache of earlier keys.
   Index lead() const { return causal ? keys - queries : keys; }
   // Heads in a chunk, for `products` products of the size of q k^T in each. A chunk has scratch memory of its own,
   // which stays in the cache from head to head; hence one chunk a thread. No head's result depends on the others in its
-  // chunk.
-  Index grain(Index products) const {
-    const Index work = products * queries * keys * std::max(columns, value_columns);
-    return std::max((all_heads() + thread_count() - 1) / thread_count(), kChunkWork / std::max<Index>(1, work) + 1);
+  // chunk, but those of one team of `team` heads, which stays whole.
+  Index grain(Index products, Index team = 1) const {
+    const Index work = team * products * queries * keys * std::max(columns, value_columns);
+    const Index teams = (all_heads() / team + thread_count() - 1) / thread_count();
+    return team * std::max(teams, kChunkWork / std::max<Index>(1, work) + 1);
+  }
+
+ private:
+  template <class T>
+  static Slice<T> slice(T* data, Index head, Index head_count, Index length, Index head_columns) {
+    const Index width = head_count * head_columns;
+    return {data + head / head_count * length * width + head % head_count * head_columns, width, head_columns};
   }
 };
 
@@ -286,10 +301,10 @@ void attention(const AttentionSettings& settings, const Tensor& q, const Tensor&
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
       const BlockMatrix<T> p = scratch.matrix(begin, 0), mask_copy = scratch.matrix(begin, 1);
       for (Index head = begin; head < end; ++head) {
-        const auto queries = sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns);
-        const auto keys = sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns);
-        const auto values = sizes.slice(v.data<T>(), head, sizes.keys, sizes.value_columns);
-        const auto results = sizes.slice(y.output_data<T>(), head, sizes.queries, sizes.value_columns);
+        const auto queries = sizes.query_slice(q.data<T>(), head, sizes.columns);
+        const auto keys = sizes.key_slice(k.data<T>(), head, sizes.columns);
+        const auto values = sizes.key_slice(v.data<T>(), head, sizes.value_columns);
+        const auto results = sizes.query_slice(y.output_data<T>(), head, sizes.value_columns);
         for (Index first = 0; first < sizes.queries; first += kBlockQueries) {
           const Block block(sizes, first);
           const Seen<T> seen = seen_by(sizes, block, pairs, head, mask_copy);
@@ -317,45 +332,45 @@ void attention_backward(const AttentionSettings& settings, const Tensor& dy, con
   dispatch_wide("attention_backward", q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T scale = static_cast<T>(settings.scale);
-    const Index grain = sizes.grain(1 + 4 * copies);
+    const Index grain = sizes.grain(1 + 4 * copies, sizes.group());
     const Scratch<T> scratch(sizes, pairs.defined() ? 3 : 2, grain);
-    // One copy of a head's gradient.
-    const auto gradient = [&](const Destination& d, const Tensor& primal, Index copy, Index head) {
-      return sizes.slice(d.tensor.output_data<T>() + copy * primal.size(), head, primal.dim(1),
-                         primal.dim(2) / sizes.heads);
+    // One copy of a gradient.
+    const auto gradient = [](const Destination& d, const Tensor& primal, Index copy) {
+      return d.tensor.output_data<T>() + copy * primal.size();
     };
 
     // What one copy of dy gives through the queries of one block of a head.
     const auto pull_block = [&](const Block& block, const Seen<T>& seen, Index copy, Index head, BlockMatrix<T> p,
                                 BlockMatrix<T> ds) {
       const Slice<const T> dy_block =
-          sizes.slice(dy.data<T>() + copy * y.size(), head, sizes.queries, sizes.value_columns).from(block.first);
-      // The last block comes first: it reaches all keys, and the others add to what it left.
-      const auto beta = [&](const Destination& d) { return d.add || block.end < sizes.queries ? T(1) : T(0); };
+          sizes.query_slice(dy.data<T>() + copy * y.size(), head, sizes.value_columns).from(block.first);
+      // The last block of a group's first head comes first: it reaches all keys, and the others add to what it left.
+      const bool comes_first = block.end == sizes.queries && head % sizes.group() == 0;
+      const auto beta = [&](const Destination& d) { return d.add || !comes_first ? T(1) : T(0); };
       if (dv.wanted()) {
         sparse_product(block, seen, Sum::over_queries, T(1), p, dy_block, dy_is_finite, beta(dv),
-                       gradient(dv, v, copy, head));  // [ATT.2]
+                       sizes.key_slice(gradient(dv, v, copy), head, sizes.value_columns));  // [ATT.2]
       }
       if (!dq.wanted() && !dk.wanted()) return;
-      block_product(block, T(1), sizes.slice(v.data<T>(), head, sizes.keys, sizes.value_columns), dy_block, ds);
+      block_product(block, T(1), sizes.key_slice(v.data<T>(), head, sizes.value_columns), dy_block, ds);
       softmax_vjp(block, seen, p, ds);
       if (dq.wanted()) {
-        sparse_product(block, seen, Sum::over_keys, scale, ds,
-                       sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns), k_is_finite, dq.add ? T(1) : T(0),
-                       gradient(dq, q, copy, head).from(block.first));  // [ATT.3]
+        sparse_product(block, seen, Sum::over_keys, scale, ds, sizes.key_slice(k.data<T>(), head, sizes.columns),
+                       k_is_finite, dq.add ? T(1) : T(0),
+                       sizes.query_slice(gradient(dq, q, copy), head, sizes.columns).from(block.first));  // [ATT.3]
       }
       if (dk.wanted()) {
         sparse_product(block, seen, Sum::over_queries, scale, ds,
-                       sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns).from(block.first), q_is_finite,
-                       beta(dk), gradient(dk, k, copy, head));  // [ATT.3]
+                       sizes.query_slice(q.data<T>(), head, sizes.columns).from(block.first), q_is_finite, beta(dk),
+                       sizes.key_slice(gradient(dk, k, copy), head, sizes.columns));  // [ATT.3]
       }
     };
 
     parallel_for(sizes.all_heads(), grain, [&](Index begin, Index end) {
       const BlockMatrix<T> p = scratch.matrix(begin, 0), ds = scratch.matrix(begin, 1);
       for (Index head = begin; head < end; ++head) {
-        const auto keys = sizes.slice(k.data<T>(), head, sizes.keys, sizes.columns);
-        const auto queries = sizes.slice(q.data<T>(), head, sizes.queries, sizes.columns);
+        const auto keys = sizes.key_slice(k.data<T>(), head, sizes.columns);
+        const auto queries = sizes.query_slice(q.data<T>(), head, sizes.columns);
         for (Index last = sizes.queries; last > 0;) {
           const Block block(sizes, (last - 1) / kBlockQueries * kBlockQueries);
           const Seen<T> seen = seen_by(sizes, block, pairs, head, scratch.matrix(begin, 2));

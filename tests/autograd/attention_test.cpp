@@ -335,6 +335,36 @@ TEST_CASE("attention: the scale of the scores can be chosen") {
   CHECK(attention(q, k, v, 1, {.scale = -1.0}).value() == close({0.268941}));
 }
 
+TEST_CASE("attention: a group of query heads reads one key head") {
+  Tape tape;
+  const Var q = tape.variable(zeros({1, 1, 4})), k = tape.variable(zeros({1, 1, 2}));
+  const Var v = tape.variable(tensor({1, 1, 4}, std::vector<double>{1, 2, 3, 4}));
+  CHECK(attention(q, k, v, 4, {.key_heads = 2}).value().values() == std::vector<double>{1, 2, 1, 2, 3, 4, 3, 4});
+}
+
+TEST_CASE("attention: keys and values of a group get the sum of its heads' gradients") {
+  // The same with each key head repeated for the heads that read it.
+  const auto repeated = [](const Var& x) {
+    const auto heads = split(x, 2, -1);
+    return concat({heads[0], heads[0], heads[1], heads[1]}, -1);
+  };
+  for (const bool causal : {false, true}) {
+    Tape tape;
+    const Var xs[] = {tape.variable(random({2, 5, 8}, 1)), tape.variable(random({2, 5, 4}, 2)),
+                      tape.variable(random({2, 5, 6}, 3))};
+    const Var grouped = attention(xs[0], xs[1], xs[2], 4, {.causal = causal, .key_heads = 2});
+    const Var plain = attention(xs[0], repeated(xs[1]), repeated(xs[2]), 4, {.causal = causal});
+    CHECK(distance(grouped.value(), plain.value()) == 0.0);
+    const Tensor dy = random(grouped.shape(), 4);
+    const std::vector<Tensor> got = tape.gradients(grouped, xs, dy), right = tape.gradients(plain, xs, dy);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(distance(got[i], right[i]) < 1e-14);
+      const Tensor x_dot = random(xs[i].shape(), 5);
+      CHECK(distance(tape.push_forward(grouped, xs[i], x_dot), tape.push_forward(plain, xs[i], x_dot)) < 1e-14);
+    }
+  }
+}
+
 TEST_CASE("attention: no batch, no query, no key and no column are no error") {
   for (const Shape& shape : {Shape{0, 2, 4}, Shape{1, 0, 4}, Shape{1, 2, 0}}) {
     Tape tape;
@@ -356,13 +386,18 @@ TEST_CASE("attention: shapes that don't fit are refused with all three") {
     CHECK_THROWS_WITH_AS(attention(x, tape.variable(zeros(k)), tape.variable(zeros(v)), 2), doctest::Contains(message),
                          Error);
   };
-  refused({2, 3, 5}, {2, 3, 4}, "expected q [B, Tq, H], k [B, Tk, H] and v [B, Tk, Hv], got [2, 3, 4], [2, 3, 5] and");
+  refused({2, 3, 5}, {2, 3, 4}, "k must have 2 heads of 2 columns as q has, got the width 5");
   refused({1, 3, 4}, {1, 3, 4}, "got [2, 3, 4], [1, 3, 4] and [1, 3, 4]");
   refused({2, 5, 4}, {2, 3, 4}, "got [2, 3, 4], [2, 5, 4] and [2, 3, 4]");
-  refused({2, 4}, {2, 3, 4}, "got [2, 3, 4], [2, 4] and");
+  refused({2, 4}, {2, 3, 4}, "k [B, Tk, key_heads D] and v [B, Tk, key_heads Dv], got [2, 3, 4], [2, 4] and");
   refused({2, 3, 4}, {2, 3, 3}, "2 heads don't divide the width 3 of v");
   CHECK_THROWS_WITH_AS(attention(x, x, x, 3), doctest::Contains("3 heads don't divide the width 4"), Error);
   CHECK_THROWS_WITH_AS(attention(x, x, x, 0), doctest::Contains("positive number of heads, got 0"), Error);
+  const auto key_heads = [&](Index count) { attention(x, x, x, 2, {.key_heads = count}); };
+  CHECK_THROWS_WITH_AS(key_heads(3), doctest::Contains("3 key_heads don't divide 2 heads"), Error);
+  CHECK_THROWS_WITH_AS(key_heads(-1), doctest::Contains("-1 key_heads don't divide 2 heads"), Error);
+  CHECK_THROWS_WITH_AS(key_heads(1), doctest::Contains("k must have 1 heads of 2 columns as q has, got the width 4"),
+                       Error);
   CHECK_THROWS_WITH_AS(attention(x, x, x, 2, {.scale = kNaN}), doctest::Contains("a finite scale, got nan"), Error);
 }
 

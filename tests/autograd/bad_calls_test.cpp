@@ -533,6 +533,13 @@ TEST_CASE("bad calls: attention") {
   for (const double scale : {kNaN, kInfinity}) {
     refuses("attention", fmt::format("scale {}", scale), with({.scale = scale}));
   }
+  for (const Index key_heads : {Index{-1}, Index{1}, Index{3}, Index{4}, std::numeric_limits<Index>::min()}) {
+    refuses("attention", fmt::format("{} key_heads", key_heads), with({.key_heads = key_heads}));
+  }
+  refuses("attention", "a result that is too wide", [](Values& v) {
+    const Var none = v.forgetful_tape.constant(numbers({0, 3, 0}));
+    attention(none, none, v.forgetful_tape.constant(numbers({0, 3, Index{1} << 40})), Index{1} << 30, {.key_heads = 1});
+  });
   for (const Tensor& mask : {ones({2, 3}), integers({2, 4}, 1), integers({2, 3}, 2), integers({2, 3}, -1)}) {
     refuses("attention", "key_mask " + to_string(mask), with({.key_mask = mask}));
   }

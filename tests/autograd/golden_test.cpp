@@ -258,7 +258,8 @@ const std::map<std::string, Call>& calls() {
                           {.causal = in.flag("causal"),
                            .key_mask = in.tensor("key_mask"),
                            .mask = in.tensor("mask"),
-                           .scale = in.number("scale")});
+                           .scale = in.number("scale"),
+                           .key_heads = in.integer("key_heads", 0)});
        }},
       {"causal_attention",
        [](const auto& in) { return causal_attention(in["q"], in["k"], in["v"], in.integer("heads", 1)); }},

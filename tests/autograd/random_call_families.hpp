@@ -432,24 +432,26 @@ inline RandomCall random_rotary(Draw& draw) {
 }
 
 inline RandomCall random_attention(Draw& draw) {
-  const Index heads = draw.between(1, 3), keys = draw.size(), width = heads * draw.between(0, 3),
-              value_width = draw.coin() ? width : heads * draw.between(0, 3);
+  const Index group = draw.one_of<Index>({1, 1, 2}), key_heads = draw.between(1, 3), heads = group * key_heads;
+  const Index keys = draw.size(), columns = draw.between(0, 3),
+              value_columns = draw.coin() ? columns : draw.between(0, 3), width = heads * columns;
   const Index queries = draw.coin() ? keys : draw.size(), batch = draw.leading_size(queries * (width + 1));
   AttentionOptions options;
   options.causal = draw.coin();
+  options.key_heads = group == 1 ? 0 : key_heads;
   if (draw.between(0, 2) == 0) options.scale = 0.3;
   if (draw.between(0, 2) == 0) options.key_mask = draw.mask({batch, keys});
   if (draw.between(0, 2) == 0) {
     options.mask =
         draw.mask(draw.one_of<Shape>({{queries, keys}, {batch, queries, keys}, {batch, heads, queries, keys}}));
   }
-  return {fmt::format("attention of {} heads{}{}{}{}", heads, options.causal ? ", causal" : "",
+  return {fmt::format("attention of {} heads, {} key_heads{}{}{}{}", heads, key_heads, options.causal ? ", causal" : "",
                       options.scale ? ", scale 0.3" : "",
                       options.key_mask.defined() ? ", key_mask " + to_string(options.key_mask) : "",
                       options.mask.defined() ? ", mask " + to_string(options.mask) : ""),
           [=](Vars x) { return attention(x[0], x[1], x[2], heads, options); },
-          {draw.normal({batch, queries, width}), draw.normal({batch, keys, width}),
-           draw.normal({batch, keys, value_width})}};
+          {draw.normal({batch, queries, width}), draw.normal({batch, keys, key_heads * columns}),
+           draw.normal({batch, keys, key_heads * value_columns})}};
 }
 
 struct CallFamily {

@@ -19,10 +19,11 @@ using Numbers = std::vector<double>;
 
 struct Sizes {
   Index batches, length, heads, columns;
-  Index keys = length, value_columns = columns;
+  Index keys = length, value_columns = columns, key_heads = heads;
+  Index key_head(Index head) const { return head / (heads / key_heads); }
   Shape queries_shape() const { return {batches, length, heads * columns}; }
-  Shape keys_shape() const { return {batches, keys, heads * columns}; }
-  Shape values_shape() const { return {batches, keys, heads * value_columns}; }
+  Shape keys_shape() const { return {batches, keys, key_heads * columns}; }
+  Shape values_shape() const { return {batches, keys, key_heads * value_columns}; }
   Shape result_shape() const { return {batches, length, heads * value_columns}; }
 };
 
@@ -34,12 +35,21 @@ struct Reference {
   Numbers q, k, v, pairs;
   Numbers y = Numbers(static_cast<std::size_t>(sizes.result_shape().size())), lse{}, p = Numbers(pairs.size());
 
-  // Offsets into q or k, and into v or y, whose sequences have `length` positions.
-  std::size_t at(Index batch, Index length, Index row, Index head, Index column) const {
-    return static_cast<std::size_t>(((batch * length + row) * sizes.heads + head) * sizes.columns + column);
+  // Offsets of a query head's elements in q and y, and of those that it reads in k and v.
+  std::size_t in_q(Index batch, Index row, Index head, Index column) const {
+    return static_cast<std::size_t>(((batch * sizes.length + row) * sizes.heads + head) * sizes.columns + column);
   }
-  std::size_t value_at(Index batch, Index length, Index row, Index head, Index column) const {
-    return static_cast<std::size_t>(((batch * length + row) * sizes.heads + head) * sizes.value_columns + column);
+  std::size_t in_y(Index batch, Index row, Index head, Index column) const {
+    return static_cast<std::size_t>(((batch * sizes.length + row) * sizes.heads + head) * sizes.value_columns + column);
+  }
+  Index key_row(Index batch, Index row, Index head) const {
+    return (batch * sizes.keys + row) * sizes.key_heads + sizes.key_head(head);
+  }
+  std::size_t in_k(Index batch, Index row, Index head, Index column) const {
+    return static_cast<std::size_t>(key_row(batch, row, head) * sizes.columns + column);
+  }
+  std::size_t in_v(Index batch, Index row, Index head, Index column) const {
+    return static_cast<std::size_t>(key_row(batch, row, head) * sizes.value_columns + column);
   }
   std::size_t pair(Index batch, Index head, Index i, Index j) const {
     return static_cast<std::size_t>(((batch * sizes.heads + head) * sizes.length + i) * sizes.keys + j);
@@ -66,7 +76,7 @@ struct Reference {
       for_each_key(batch, head, i, [&](Index j, double& weight) {
         double score = 0;
         for (Index c = 0; c < sizes.columns; ++c) {
-          score += q[at(batch, sizes.length, i, head, c)] * k[at(batch, sizes.keys, j, head, c)];
+          score += q[in_q(batch, i, head, c)] * k[in_k(batch, j, head, c)];
         }
         sum += weight = std::exp(score * scale);
       });
@@ -74,7 +84,7 @@ struct Reference {
       for_each_key(batch, head, i, [&](Index j, double& weight) {
         weight /= sum;
         for (Index c = 0; c < sizes.value_columns; ++c) {
-          y[value_at(batch, sizes.length, i, head, c)] += weight * v[value_at(batch, sizes.keys, j, head, c)];
+          y[in_y(batch, i, head, c)] += weight * v[in_v(batch, j, head, c)];
         }
       });
     });
@@ -88,17 +98,17 @@ struct Reference {
       for_each_key(batch, head, i, [&](Index j, double weight) {
         double& dweight = dp[static_cast<std::size_t>(j)];
         for (Index c = 0; c < sizes.value_columns; ++c) {
-          const double dy_c = dy[value_at(batch, sizes.length, i, head, c)];
-          dweight += dy_c * v[value_at(batch, sizes.keys, j, head, c)];
-          dv[value_at(batch, sizes.keys, j, head, c)] += weight * dy_c;
+          const double dy_c = dy[in_y(batch, i, head, c)];
+          dweight += dy_c * v[in_v(batch, j, head, c)];
+          dv[in_v(batch, j, head, c)] += weight * dy_c;
         }
         mean += weight * dweight;
       });
       for_each_key(batch, head, i, [&](Index j, double weight) {
         const double ds = weight * (dp[static_cast<std::size_t>(j)] - mean) * scale;
         for (Index c = 0; c < sizes.columns; ++c) {
-          dq[at(batch, sizes.length, i, head, c)] += ds * k[at(batch, sizes.keys, j, head, c)];
-          dk[at(batch, sizes.keys, j, head, c)] += ds * q[at(batch, sizes.length, i, head, c)];
+          dq[in_q(batch, i, head, c)] += ds * k[in_k(batch, j, head, c)];
+          dk[in_k(batch, j, head, c)] += ds * q[in_q(batch, i, head, c)];
         }
       });
     });
@@ -121,7 +131,7 @@ struct Attention {
   Tensor lse = full({sizes.batches, sizes.heads, sizes.length}, kNaN, dtype);
 
   AttentionSettings settings() const {
-    return {sizes.heads, 1 / std::sqrt(static_cast<double>(sizes.columns)), causal};
+    return {sizes.heads, 1 / std::sqrt(static_cast<double>(sizes.columns)), causal, sizes.key_heads};
   }
   void forward() const { cpu::attention(settings(), q, k, v, mask, y, lse); }
   void backward(const Destination& dq, const Destination& dk, const Destination& dv) const {
@@ -181,10 +191,11 @@ double tolerance(const Sizes& sizes, DType dtype) {
 const std::initializer_list<Sizes> kSizes{{1, 1, 1, 1},   {2, 3, 1, 5},   {1, 5, 3, 4},  {2, 16, 4, 8},
                                           {1, 33, 2, 17}, {1, 64, 1, 16}, {2, 65, 2, 3}, {1, 129, 1, 8}};
 
-// Masks of every shape, more and fewer keys than queries, other values than keys, several blocks of queries.
+// Masks of every shape, groups of heads, more and fewer keys than queries, other values than keys, several blocks of
+// queries.
 std::vector<Attention> masked_attentions(DType dtype, Index copies = 1) {
   const Sizes square{2, 5, 3, 4}, more_keys{2, 3, 2, 5, 7}, fewer_keys{1, 7, 2, 3, 4}, wide{2, 3, 2, 5, 4, 1};
-  const Sizes blocks{1, 70, 2, 3, 90, 17};
+  const Sizes blocks{1, 70, 2, 3, 90, 17}, grouped{2, 70, 6, 3, 80, 4, 2}, one_key_head{2, 5, 3, 4, 5, 4, 1};
   std::vector<Attention> result{
       {square, dtype, copies, false},
       {more_keys, dtype, copies, true},
@@ -199,6 +210,9 @@ std::vector<Attention> masked_attentions(DType dtype, Index copies = 1) {
       {blocks, dtype, copies, false, random_mask({1, 2, 70, 90}, 9)},
       {blocks, dtype, copies, true, random_mask({1, 1, 1, 90}, 10)},
       {square, dtype, copies, false, zeros({1, 1, 1, 5}, DType::int32)},
+      {grouped, dtype, copies, true},
+      {grouped, dtype, copies, false, random_mask({1, 6, 70, 80}, 11)},
+      {one_key_head, dtype, copies, true},
   };
   return result;
 }
@@ -284,9 +298,9 @@ TEST_CASE("attention_backward: agrees with its definition for each copy of dy") 
 }
 
 TEST_CASE("attention_backward: adds where asked, and leaves out what nobody wants") {
-  const Attention attention{{2, 70, 2, 3}, DType::float64, 2};
+  const Attention attention{{2, 70, 4, 3, 70, 3, 2}, DType::float64, 2};
   attention.forward();
-  const Tensor dq = attention.gradient(), dk = attention.gradient(), dv = attention.gradient();
+  const Tensor dq = attention.gradient(), dk = attention.gradient(attention.k), dv = attention.gradient(attention.v);
   attention.backward({.tensor = dq}, {.tensor = dk}, {.tensor = dv});
   const Numbers right_q = dq.values(), right_k = dk.values(), right_v = dv.values();
 
@@ -294,6 +308,8 @@ TEST_CASE("attention_backward: adds where asked, and leaves out what nobody want
   const Numbers twice_q = dq.values(), twice_k = dk.values(), twice_v = dv.values();
   for (std::size_t i = 0; i < right_q.size(); ++i) {
     CHECK(twice_q[i] == doctest::Approx(2 * right_q[i]).epsilon(1e-12));
+  }
+  for (std::size_t i = 0; i < right_k.size(); ++i) {
     CHECK(twice_k[i] == doctest::Approx(2 * right_k[i]).epsilon(1e-12));
     CHECK(twice_v[i] == doctest::Approx(2 * right_v[i]).epsilon(1e-12));
   }
@@ -364,21 +380,24 @@ TEST_CASE(
   CHECK(std::isnan(dq.at({0, 0, bad, 1})));
 }
 
-TEST_CASE("attention: the number of threads changes no bit") {
+TEST_CASE("attention: the number of threads changes no bit, also where a group of heads adds to one gradient") {
   const int threads = thread_count();
-  const Attention attention{{4, 100, 4, 8}, DType::float32, 2};
-  const Tensor dq = attention.gradient(), dk = attention.gradient(), dv = attention.gradient();
-  std::vector<Numbers> results;
-  for (const int count : {1, 2, 3}) {
-    set_thread_count(count);
-    attention.forward();
-    attention.backward({.tensor = dq}, {.tensor = dk}, {.tensor = dv});
-    results.push_back(attention.y.values());
-    for (const Tensor& gradient : {dq, dk, dv}) {
-      const Numbers values = gradient.values();
-      results.back().insert(results.back().end(), values.begin(), values.end());
+  for (const Index key_heads : {4, 2, 1}) {
+    CAPTURE(key_heads);
+    const Attention attention{{4, 100, 4, 8, 100, 8, key_heads}, DType::float32, 2};
+    const Tensor dq = attention.gradient(), dk = attention.gradient(attention.k), dv = attention.gradient(attention.v);
+    std::vector<Numbers> results;
+    for (const int count : {1, 2, 3}) {
+      set_thread_count(count);
+      attention.forward();
+      attention.backward({.tensor = dq}, {.tensor = dk}, {.tensor = dv});
+      results.push_back(attention.y.values());
+      for (const Tensor& gradient : {dq, dk, dv}) {
+        const Numbers values = gradient.values();
+        results.back().insert(results.back().end(), values.begin(), values.end());
+      }
+      CHECK(results.back() == results.front());
     }
-    CHECK(results.back() == results.front());
   }
   set_thread_count(threads);
 }

@@ -353,10 +353,13 @@ def losses(golden):
 
 # Attention
 
-def attention(q, k, v, heads=1, causal=False, key_mask=None, mask=None, scale=None):
+def attention(q, k, v, heads=1, causal=False, key_mask=None, mask=None, scale=None, key_heads=None):
     """[B, T, H] -> [B, T, H]; masks join, and the last query sees all keys if causal."""
-    def split(x):
+    key_heads = key_heads or heads
+    def split(x, heads):
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    def split_keys(x):
+        return split(x, key_heads).repeat_interleave(heads // key_heads, 1)
     (batch, queries, _), keys = q.shape, k.shape[1]
     seen = torch.ones(batch, heads, queries, keys, dtype=torch.bool)
     if causal:  # is_causal would align the first query with the first key
@@ -365,20 +368,27 @@ def attention(q, k, v, heads=1, causal=False, key_mask=None, mask=None, scale=No
         seen = seen & (key_mask != 0)[:, None, None, :]
     if mask is not None:
         seen = seen & (mask[:, None] if mask.dim() == 3 else mask).bool()
-    y = F.scaled_dot_product_attention(split(q), split(k), split(v), attn_mask=seen, scale=scale)
+    y = F.scaled_dot_product_attention(split(q, heads), split_keys(k), split_keys(v), attn_mask=seen, scale=scale)
     return y.transpose(1, 2).flatten(-2)
 
 
 # Left out: a NaN in a key or value that no query sees. PyTorch multiplies it by 0, which is NaN; here masks select.
 def attentions(golden):
-    def inputs(queries=3, keys=3, width=4, value_width=4):
-        return {"q": normal(2, queries, width), "k": normal(2, keys, width), "v": normal(2, keys, value_width)}
+    def inputs(queries=3, keys=3, width=4, value_width=4, key_width=None):
+        return {"q": normal(2, queries, width), "k": normal(2, keys, key_width or width),
+                "v": normal(2, keys, value_width)}
     padding = np.array([[1, 1, 0], [0, 1, 1]], np.int32)
     for heads in [1, 2, 4]:
         golden.add("attention", attention, inputs(), {"heads": heads})
     for sizes in [{"keys": 5}, {"queries": 1}, {"keys": 1}, {"value_width": 6}, {"queries": 4, "keys": 2, "width": 2}]:
         golden.add("attention", attention, inputs(**sizes), {"heads": 2})
     golden.add("attention", attention, inputs(), {"heads": 2, "scale": 0.7})
+    for key_heads in [1, 2]:
+        for causal in [False, True]:
+            golden.add("attention", attention, inputs(width=8, key_width=2 * key_heads, value_width=3 * key_heads),
+                       {"heads": 4, "key_heads": key_heads, "causal": causal})
+    golden.add("attention", attention, inputs(width=8, key_width=4), {
+        "heads": 4, "key_heads": 2, "mask": random_mask("grouped", (2, 4, 3, 3))})
     for keys in [3, 5]:
         golden.add("attention", attention, inputs(keys=keys), {"heads": 2, "causal": True})
     golden.add("attention", attention, inputs(), {"heads": 2, "key_mask": padding})
