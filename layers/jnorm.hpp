@@ -53,6 +53,7 @@
 #include <jnorm/layers/module.hpp>
 #include <jnorm/layers/non_finite.hpp>
 #include <jnorm/layers/norm.hpp>
+#include <jnorm/layers/objective.hpp>
 #include <jnorm/layers/optimizer.hpp>
 #include <jnorm/layers/parameter_groups.hpp>
 #include <jnorm/layers/placement.hpp>

@@ -53,6 +53,20 @@ ParameterGroup scaled_group(const std::string& text) {
   return {.pattern = text.substr(0, equals), .learning_rate_scale = scale};
 }
 
+// Each smallest length belongs to one kind of data. With others it would do nothing, without a word.
+void expect_lengths(const TrainingConfig& config) {
+  const std::string& task = config.task;
+  const Index of_task = config.task_min_length, of_text = config.min_length;
+  expect_not_negative("task-min-length", of_task);
+  expect(of_task <= config.task_length, "task-min-length: expected at most task-length {}, got {}", config.task_length,
+         of_task);
+  expect(of_task == 0 || !task.empty(), "task-min-length: there is no task; give a text's as min-length");
+  expect(of_task == 0 || task != "modular_addition",
+         "task-min-length: all sequences of modular_addition have 3 tokens; leave it away");
+  expect_not_negative("min-length", of_text);
+  expect(of_text == 0 || task.empty(), "min-length: it is a text's; give that of task {} as task-min-length", task);
+}
+
 }  // namespace
 
 std::string to_string(OptimizerKind kind) { return name_of(kOptimizers, kind); }
@@ -81,6 +95,9 @@ void TrainingConfig::validate() const {
          in_quotes(text));
   if (!task.empty()) expect_task(task);
   expect_positive("task-length", task_length);
+  expect_lengths(*this);
+  expect(mask_fraction > 0.0 && mask_fraction <= 1.0, "mask-fraction: expected a number in (0, 1], got {}",
+         mask_fraction);
   expect_positive("task-symbols", task_symbols);
   expect_positive("modulus", modulus);
   expect_fraction("validation-fraction", validation_fraction);
@@ -111,20 +128,28 @@ void TrainingConfig::validate() const {
 void RunConfig::validate() const {
   model.validate();
   training.validate();
+  expect(training.min_length <= model.context, "min-length: expected at most context {}, got {}", model.context,
+         training.min_length);
 }
 
-std::unique_ptr<DataSource> make_data(const RunConfig& config) {
+std::unique_ptr<DataSource> make_data(const RunConfig& config, Objective kind) {
   const TrainingConfig& training = config.training;
   const Rng rng = Rng(training.seed).split("data");
+  const ObjectiveOptions objective{.objective = kind, .mask_fraction = training.mask_fraction};
   if (!training.task.empty()) {
     const TaskOptions options{.length = training.task_length,
+                              .min_length = training.task_min_length,
                               .symbols = training.task_symbols,
                               .modulus = training.modulus,
-                              .validation_fraction = training.validation_fraction};
+                              .validation_fraction = training.validation_fraction,
+                              .objective = objective};
     return make_task(training.task, options, rng);
   }
   Text text = training.text.empty() ? Text::fortunes() : Text::from_file(training.text);
-  const TextData::Options options{.context = config.model.context, .validation_fraction = training.validation_fraction};
+  const TextData::Options options{.context = config.model.context,
+                                  .validation_fraction = training.validation_fraction,
+                                  .min_length = training.min_length,
+                                  .objective = objective};
   return std::make_unique<TextData>(std::move(text), options, rng);
 }
 

@@ -23,8 +23,11 @@ struct TrainingConfig {
   std::string task = {};             // the name of a built-in task, or empty: a text
   std::string text = {};             // the text's path, or empty: the fortunes that a Debian package installs
   Index task_length = 6;             // symbols of copy, reverse and sort
+  Index task_min_length = 0;         // if positive, their number differs from here to task_length
   Index task_symbols = 12;           // how many different ones
   Index modulus = 97;                // of modular_addition
+  Index min_length = 0;              // if positive, a text's sequences differ in length from here to the context
+  double mask_fraction = 0.15;       // of a text's tokens, hidden from a model that says what is hidden
   double validation_fraction = 0.1;  // of a text, or of modular_addition's pairs; 0: nothing is held out
 
   Index steps = 1000;
@@ -70,8 +73,8 @@ struct RunConfig {
   void validate() const;
 };
 
-// The data that a run trains on. They decide the model's vocabulary, and a task the context. Throws as Text, TextData
-// and make_task do.
-std::unique_ptr<DataSource> make_data(const RunConfig& config);
+// The data that a run trains on, for a model with this objective. They decide the model's vocabulary, and a task the
+// context. Throws as Text, TextData and make_task do.
+std::unique_ptr<DataSource> make_data(const RunConfig& config, Objective objective = Objective::next_token);
 
 }  // namespace jnorm

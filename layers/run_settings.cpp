@@ -141,11 +141,26 @@ std::vector<RunSetting> data_settings() {
   settings.number(
       "task-length", "symbols in a sequence of copy, reverse or sort",
       [](auto& run) -> auto& { return run.training.task_length; });
+  settings
+      .number(
+          "task-min-length", "the fewest symbols in a sequence, where their number differs; 0: it doesn't",
+          [](auto& run) -> auto& { return run.training.task_min_length; })
+      .may_be_left_out = true;
   settings.number(
       "task-symbols", "how many different symbols there are",
       [](auto& run) -> auto& { return run.training.task_symbols; });
   settings.number(
       "modulus", "of modular_addition", [](auto& run) -> auto& { return run.training.modulus; });
+  settings
+      .number(
+          "min-length", "of a text's sequences, where they differ in length; 0: all are as long as the context",
+          [](auto& run) -> auto& { return run.training.min_length; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "mask-fraction", "share of a text's tokens that is hidden from a model that says what is hidden",
+          [](auto& run) -> auto& { return run.training.mask_fraction; })
+      .may_be_left_out = true;
   settings.number(
       "validation-fraction", "share of the data that is held out",
       [](auto& run) -> auto& { return run.training.validation_fraction; });

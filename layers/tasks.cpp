@@ -4,26 +4,18 @@
 #include <numeric>
 
 #include <jnorm/core/expect.hpp>
-#include <jnorm/core/kernels.hpp>
 #include <jnorm/layers/names.hpp>
 
 namespace jnorm {
 
 namespace {
 
-using Answer = void (*)(std::span<const std::int32_t> symbols, std::span<std::int32_t> answer);
+using Symbols = std::vector<std::int32_t>;
+using Answer = void (*)(Symbols& symbols);  // makes the answer of them
 
-void copy(std::span<const std::int32_t> symbols, std::span<std::int32_t> answer) {
-  std::copy(symbols.begin(), symbols.end(), answer.begin());
-}
-
-void reverse(std::span<const std::int32_t> symbols, std::span<std::int32_t> answer) {
-  std::reverse_copy(symbols.begin(), symbols.end(), answer.begin());
-}
-
-void sort(std::span<const std::int32_t> symbols, std::span<std::int32_t> answer) {
-  std::partial_sort_copy(symbols.begin(), symbols.end(), answer.begin(), answer.end());
-}
+void copy(Symbols& /*symbols*/) {}
+void reverse(Symbols& symbols) { std::reverse(symbols.begin(), symbols.end()); }
+void sort(Symbols& symbols) { std::sort(symbols.begin(), symbols.end()); }
 
 std::int32_t symbol_below(Index count, Rng& rng) { return static_cast<std::int32_t>(rng.below(count)); }
 
@@ -31,43 +23,43 @@ std::int32_t symbol_below(Index count, Rng& rng) { return static_cast<std::int32
 class SequenceTask : public DataSource {
  public:
   SequenceTask(std::string_view name, Answer answer, const TaskOptions& options, const Rng& rng)
-      : DataSource(rng), name_(name), answer_(answer), length_(options.length), symbols_(options.symbols) {
+      : DataSource(rng, options.objective), name_(name), answer_(answer), symbols_(options.symbols) {
     constexpr Index largest = Index{1} << 30;  // tokens and positions are int32
-    expect(length_ > 0 && length_ < largest, "task {}: the length must be positive and below 2^30, but is {}", name,
-           length_);
+    expect(options.length > 0 && options.length < largest,
+           "task {}: the length must be positive and below 2^30, but is {}", name, options.length);
     expect(symbols_ > 0 && symbols_ < largest,
            "task {}: the number of symbols must be positive and below 2^30, but is {}", name, symbols_);
+    lengths_ = Lengths::from(fmt::format("task {}", name), options.min_length, options.length);
   }
 
-  Index vocabulary() const override { return symbols_ + 1; }
-  Index context() const override { return 2 * length_; }
+  Index own_vocabulary() const override { return symbols_ + 1; }
   std::string description() const override {
-    return fmt::format("task {} of {} symbols of {}", name_, length_, symbols_);
+    return fmt::format("task {} of {} symbols of {}", name_, lengths_.in_words(), symbols_);
   }
 
  protected:
-  void draw(Part /*part*/, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const override {
-    const auto n = static_cast<std::size_t>(length_);
-    const auto symbols = tokens.first(n);
-    const auto answer = targets.last(n);  // the separator's target, and those of the symbols after it
-    for (std::int32_t& symbol : symbols) symbol = symbol_below(symbols_, rng);
-    answer_(symbols, answer);
-    tokens[n] = static_cast<std::int32_t>(symbols_);
-    std::copy(answer.begin(), answer.end() - 1, tokens.begin() + length_ + 1);
-    std::fill_n(targets.begin(), length_, kIgnoreIndex);
+  Example draw(Part /*part*/, Rng& rng) const override {
+    const Index n = lengths_.draw(rng);
+    Example example{.separator = static_cast<std::int32_t>(symbols_)};
+    for (Index i = 0; i < n; ++i) example.prompt.push_back(symbol_below(symbols_, rng));
+    example.answer = example.prompt;
+    answer_(example.answer);
+    return example;
   }
+  ExampleSize longest() const override { return {.prompt = lengths_.most, .separator = true, .answer = lengths_.most}; }
+  bool lengths_vary() const override { return lengths_.vary(); }
 
  private:
   std::string_view name_;
   Answer answer_;
-  Index length_;
   Index symbols_;
+  Lengths lengths_;
 };
 
 class ModularAddition : public DataSource {
  public:
   ModularAddition(const TaskOptions& options, const Rng& rng)
-      : DataSource(rng), modulus_(options.modulus), fraction_(options.validation_fraction) {
+      : DataSource(rng, options.objective), modulus_(options.modulus), fraction_(options.validation_fraction) {
     constexpr Index largest = 4096;  // the list of pairs then takes 64 MiB
     expect(modulus_ > 0 && modulus_ <= largest, "task modular_addition: the modulus must lie in [1, {}], but is {}",
            largest, modulus_);
@@ -79,26 +71,22 @@ class ModularAddition : public DataSource {
     held_out_ = static_cast<Index>(static_cast<double>(pairs_.size()) * fraction_);
   }
 
-  Index vocabulary() const override { return modulus_ + 1; }
-  Index context() const override { return 3; }
+  Index own_vocabulary() const override { return modulus_ + 1; }
   bool has_validation() const override { return held_out_ > 0; }
   std::string description() const override {
     return fmt::format("task modular_addition modulo {}, {} pairs held out", modulus_, held_out_);
   }
 
  protected:
-  void draw(Part part, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const override {
+  Example draw(Part part, Rng& rng) const override {
     const auto count = static_cast<Index>(pairs_.size());
     const Index i = part == Part::validation ? rng.below(held_out_) : held_out_ + rng.below(count - held_out_);
     const auto modulus = static_cast<std::int32_t>(modulus_);
     const std::int32_t pair = pairs_[static_cast<std::size_t>(i)];
     const std::int32_t a = pair / modulus, b = pair % modulus;
-    tokens[0] = a;
-    tokens[1] = b;
-    tokens[2] = modulus;
-    targets[0] = targets[1] = kIgnoreIndex;
-    targets[2] = (a + b) % modulus;
+    return {.prompt = {a, b}, .separator = modulus, .answer = {(a + b) % modulus}};
   }
+  ExampleSize longest() const override { return {.prompt = 2, .separator = true, .answer = 1}; }
 
  private:
   // Fisher and Yates. (std::shuffle may differ from one standard library to the next.)

@@ -22,9 +22,14 @@ std::uint64_t fnv1a(std::string_view bytes) {
 
 Index size_of(std::string_view bytes) { return static_cast<Index>(bytes.size()); }
 
-void expect_window(std::string_view what, std::string_view part, Index context, std::string_view advice) {
-  if (size_of(part) > context) return;
-  fail(ErrorKind::file, "{}: need at least {} bytes (context + 1), have {}{}", what, context + 1, part.size(), advice);
+// How window_length makes it of the context.
+std::string_view window_in_words(Objective objective) {
+  switch (objective) {
+    case Objective::next_token: return "context + 1";
+    case Objective::masked: return "the context";
+    case Objective::translation: return "twice the context";
+  }
+  return "";
 }
 
 }  // namespace
@@ -58,27 +63,36 @@ std::string Text::warning() const {
 }
 
 TextData::TextData(Text text, const Options& options, const Rng& rng)
-    : DataSource(rng), text_(std::move(text)), hash_(fnv1a(text_.bytes)), context_(options.context) {
+    : DataSource(rng, options.objective), text_(std::move(text)), hash_(fnv1a(text_.bytes)) {
   constexpr Index largest = Index{1} << 31;
-  expect(context_ > 0 && context_ < largest, "text data: the context must be positive and below 2^31, but is {}",
-         context_);
+  expect(options.context > 0 && options.context < largest,
+         "text data: the context must be positive and below 2^31, but is {}", options.context);
+  lengths_ = Lengths::from("text data", options.min_length, options.context);
   const double fraction = options.validation_fraction;
   expect(fraction >= 0.0 && fraction < 1.0, "text data: the validation fraction must lie in [0, 1), but is {}",
          fraction);
 
   const std::string what = fmt::format("text '{}'", text_.name);
-  expect_window(what, text_.bytes, context_, "");
+  expect_window(what, text_.bytes, "");
   const auto held_out = static_cast<Index>(std::floor(static_cast<double>(text_.bytes.size()) * fraction));
   training_bytes_ = size_of(text_.bytes) - held_out;
-  expect_window(what + ", training part", training_part(), context_, "; hold out a smaller fraction");
+  expect_window(what + ", training part", training_part(), "; hold out a smaller fraction");
   if (fraction > 0.0) {
-    expect_window(what + ", validation part", validation_part(), context_,
+    expect_window(what + ", validation part", validation_part(),
                   "; hold out a larger fraction, or 0 to train without validation");
   }
 }
 
+void TextData::expect_window(std::string_view what, std::string_view part, std::string_view advice) const {
+  const Index needed = longest().answer;
+  if (size_of(part) >= needed) return;
+  fail(ErrorKind::file, "{}: need at least {} bytes ({}), have {}{}", what, needed, window_in_words(objective()),
+       part.size(), advice);
+}
+
 std::string TextData::description() const {
-  return fmt::format("text of {} bytes, fnv1a {:016x}", text_.bytes.size(), hash_);
+  const std::string lengths = lengths_.vary() ? ", sequences of " + lengths_.in_words() : "";
+  return fmt::format("text of {} bytes, fnv1a {:016x}{}", text_.bytes.size(), hash_, lengths);
 }
 
 std::string_view TextData::training_part() const {
@@ -89,14 +103,15 @@ std::string_view TextData::validation_part() const {
   return std::string_view(text_.bytes).substr(static_cast<std::size_t>(training_bytes_));
 }
 
-void TextData::draw(Part part, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {
+Example TextData::draw(Part part, Rng& rng) const {
   const std::string_view bytes = part == Part::training ? training_part() : validation_part();
-  const auto start = static_cast<std::size_t>(rng.below(size_of(bytes) - context_));
-  const auto token = [&](std::size_t i) -> std::int32_t { return static_cast<unsigned char>(bytes[start + i]); };
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = token(i);
-    targets[i] = token(i + 1);
+  const Index window = window_length(objective(), lengths_.draw(rng));
+  const Index start = rng.below(size_of(bytes) - window + 1);
+  Example example;
+  for (const char byte : bytes.substr(static_cast<std::size_t>(start), static_cast<std::size_t>(window))) {
+    example.answer.push_back(static_cast<unsigned char>(byte));
   }
+  return example;
 }
 
 }  // namespace jnorm

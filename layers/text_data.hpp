@@ -24,25 +24,28 @@ struct Text {
   std::string warning() const;
 };
 
-// Windows of context + 1 bytes at random places: the first T are the tokens, the last T the targets. The end of the
-// text is held out for validation.
+// Windows at random places, of which the objective makes sequences of T bytes: next_token needs T + 1 of them (the
+// first T are the tokens, the last T the targets), masked T, and translation 2 T. T is the context, or with a smallest
+// length different from sequence to sequence. The end of the text is held out for validation.
 class TextData : public DataSource {
  public:
-  static constexpr Index kVocabulary = 256;
+  static constexpr Index kVocabulary = 256;  // of bytes
 
   struct Options {
     Index context = 64;
     double validation_fraction = 0.1;  // 0: nothing is held out
+    Index min_length = 0;              // T is drawn from [min_length, context]; 0: it is the context
+    ObjectiveOptions objective = {};
   };
 
-  // Throws Error(argument) on a context that isn't positive and below 2^31, or a fraction outside [0, 1); and
-  // Error(file) if either part has fewer than context + 1 bytes.
+  // Throws Error(argument) on a context that isn't positive and below 2^31, a smallest length outside [0, context], or
+  // a fraction outside [0, 1); and Error(file) if either part has fewer bytes than a window of the context.
   TextData(Text text, const Options& options, const Rng& rng);
 
-  Index vocabulary() const override { return kVocabulary; }
-  Index context() const override { return context_; }
+  Index own_vocabulary() const override { return kVocabulary; }
   bool has_validation() const override { return training_bytes_ < static_cast<Index>(text_.bytes.size()); }
-  std::string description() const override;  // "text of 1024 bytes, fnv1a 0123456789abcdef"
+  // "text of 1024 bytes, fnv1a 0123456789abcdef", and where lengths vary ", sequences of 8 to 64".
+  std::string description() const override;
   std::string warning() const override { return text_.warning(); }
 
   const Text& text() const { return text_; }
@@ -50,12 +53,16 @@ class TextData : public DataSource {
   std::string_view validation_part() const;
 
  protected:
-  void draw(Part part, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const override;
+  Example draw(Part part, Rng& rng) const override;
+  ExampleSize longest() const override { return {.answer = window_length(objective(), lengths_.most)}; }
+  bool lengths_vary() const override { return lengths_.vary(); }
 
  private:
+  void expect_window(std::string_view what, std::string_view part, std::string_view advice) const;
+
   Text text_;
   std::uint64_t hash_;
-  Index context_;
+  Lengths lengths_;
   Index training_bytes_;
 };
 

@@ -96,3 +96,43 @@ TEST_CASE("run config: the data are the task's, with its options") {
   config.training.task_symbols = 5;
   CHECK(make_data(config)->description() == "task copy of 3 symbols of 5");
 }
+
+TEST_CASE("run config: smallest lengths reach the data") {
+  RunConfig config;
+  config.training.task = "copy";
+  config.training.task_min_length = 2;
+  CHECK(make_data(config)->description() == "task copy of 2 to 6 symbols of 12");
+}
+
+TEST_CASE("run config: the objective and its mask fraction reach the data") {
+  RunConfig config;
+  config.training.task = "copy";
+  CHECK(make_data(config)->objective() == Objective::next_token);
+  CHECK(make_data(config, Objective::masked)->context() == 13);
+  config.training.mask_fraction = 2.0;
+  CHECK_THROWS_WITH_AS(make_data(config, Objective::masked), "data: the mask fraction must lie in (0, 1], but is 2",
+                       Error);
+}
+
+TEST_CASE("run config: a smallest length beyond the length, or of other data than there are, is refused") {
+  CHECK(refusal([](TrainingConfig& c) { c.task = std::string("copy"), c.task_min_length = 7; }) ==
+        "task-min-length: expected at most task-length 6, got 7");
+  CHECK(refusal([](TrainingConfig& c) { c.task_min_length = -1; }) ==
+        "task-min-length: expected 0 or a positive number, got -1");
+  CHECK(refusal([](TrainingConfig& c) { c.task_min_length = 2; }) ==
+        "task-min-length: there is no task; give a text's as min-length");
+  CHECK(refusal([](TrainingConfig& c) { c.task = std::string("modular_addition"), c.task_min_length = 2; }) ==
+        "task-min-length: all sequences of modular_addition have 3 tokens; leave it away");
+  CHECK(refusal([](TrainingConfig& c) { c.task = std::string("copy"), c.min_length = 2; }) ==
+        "min-length: it is a text's; give that of task copy as task-min-length");
+  RunConfig config;
+  config.training.min_length = 65;
+  CHECK_THROWS_WITH_AS(config.validate(), "min-length: expected at most context 64, got 65", Error);
+}
+
+TEST_CASE("run config: a mask fraction outside (0, 1] is refused") {
+  CHECK(refusal([](TrainingConfig& c) { c.mask_fraction = 0.0; }) ==
+        "mask-fraction: expected a number in (0, 1], got 0");
+  CHECK(refusal([](TrainingConfig& c) { c.mask_fraction = std::nan(""); }) ==
+        "mask-fraction: expected a number in (0, 1], got nan");
+}

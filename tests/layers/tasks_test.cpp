@@ -1,6 +1,7 @@
 #include <jnorm/layers/tasks.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -126,4 +127,73 @@ TEST_CASE("tasks: sizes that aren't positive, or too large, are refused") {
 TEST_CASE("tasks: modular addition with every pair held out has nothing to train on, and says so") {
   CHECK_THROWS_WITH_AS(make_task("modular_addition", {.validation_fraction = 1.0}, Rng(1)),
                        "task modular_addition: the validation fraction must lie in [0, 1), but is 1", Error);
+}
+
+TEST_CASE("tasks: a seed's sequences stay what they are, to the token") {
+  const auto first_row = [](const char* task) { return make_task(task, {}, Rng(1).split("data"))->next(2); };
+  CHECK(first_row("sort").tokens.values() ==
+        std::vector<double>{4, 9, 11, 4, 5, 0, 12, 0, 4, 4, 5, 9, 2, 11, 6, 8, 0, 9, 12, 0, 2, 6, 8, 9});
+  CHECK(first_row("modular_addition").tokens.values() == std::vector<double>{95, 2, 97, 67, 95, 97});
+}
+
+TEST_CASE("tasks: with a smallest length all lengths come up, and the mask tells them") {
+  const auto task = make_task("reverse", {.length = 6, .min_length = 4}, Rng(1));
+  CHECK(task->vocabulary() == 14);  // 12 symbols, the separator and PAD
+  CHECK(task->context() == 12);
+  CHECK(task->description() == "task reverse of 4 to 6 symbols of 12");
+  const Batch batch = task->next(50);
+  std::set<Index> lengths;
+  const std::vector<Sequence> rows = rows_of(batch);
+  for (Index row = 0; row < 50; ++row) {
+    const auto* mask = batch.mask.data<std::int32_t>() + row * 12;
+    const Index length = std::count(mask, mask + 12, 1);
+    lengths.insert(length);
+    const Sequence& sequence = rows[static_cast<std::size_t>(row)];
+    CHECK(sequence.tokens[static_cast<std::size_t>(length / 2)] == 12);  // the separator
+    CHECK(std::count(sequence.tokens.begin(), sequence.tokens.end(), 13) == 12 - length);
+    CHECK(std::count(sequence.targets.begin(), sequence.targets.end(), kIgnoreIndex) == 12 - length / 2);
+  }
+  CHECK(lengths == std::set<Index>{8, 10, 12});
+}
+
+TEST_CASE("tasks: with one length there is no mask and no PAD") {
+  const auto task = make_task("copy", {.length = 3, .min_length = 3}, Rng(1));
+  CHECK(task->vocabulary() == 13);
+  CHECK_FALSE(task->next(2).mask.defined());
+}
+
+TEST_CASE("tasks: an encoder says the answer, an encoder-decoder answers the source") {
+  const auto masked = make_task("sort", {.objective = {.objective = Objective::masked}}, Rng(1));
+  CHECK(masked->vocabulary() == 14);
+  CHECK(masked->context() == 13);
+  for (const Sequence& row : rows_of(masked->next(20))) {
+    CHECK(std::count(row.tokens.begin() + 7, row.tokens.end(), 13) == 6);  // MASK
+    CHECK(std::is_sorted(row.targets.end() - 6, row.targets.end()));
+  }
+  const auto translation = make_task("sort", {.objective = {.objective = Objective::translation}}, Rng(1));
+  CHECK(translation->vocabulary() == 14);
+  CHECK(translation->context() == 6);
+  const Batch batch = translation->next(1);
+  CHECK(batch.source.shape() == Shape{1, 6});
+  std::vector<double> sorted = batch.source.values();
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(batch.targets.values() == sorted);
+  CHECK(batch.tokens.values()[0] == 13);  // BOS
+}
+
+TEST_CASE("tasks: modular addition is a question to an encoder and to an encoder-decoder") {
+  const auto row = [](Objective objective) {
+    return make_task("modular_addition", {.modulus = 5, .objective = {.objective = objective}}, Rng(1))->next(1);
+  };
+  const Batch masked = row(Objective::masked);
+  CHECK(masked.tokens.values()[2] == 5);
+  CHECK(masked.tokens.values()[3] == 6);  // MASK
+  const Batch translation = row(Objective::translation);
+  const std::vector<double> source = translation.source.values();
+  CHECK(translation.targets.values() == std::vector<double>{std::fmod(source[0] + source[1], 5.0)});
+}
+
+TEST_CASE("tasks: a smallest length beyond the length is refused") {
+  CHECK_THROWS_WITH_AS(make_task("copy", {.length = 6, .min_length = 7}, Rng(1)),
+                       "task copy: the smallest length must lie in [1, 6], but is 7", Error);
 }

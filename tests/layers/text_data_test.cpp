@@ -1,5 +1,6 @@
 #include <jnorm/layers/text_data.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,8 @@
 
 #include <doctest/doctest.h>
 #include <temporary_folder.hpp>
+
+#include <jnorm/core/kernels.hpp>
 
 using namespace jnorm;
 
@@ -139,6 +142,12 @@ TEST_CASE("text data: the same seed draws the same batches, another seed others"
   CHECK(first_batch(1) != first_batch(2));
 }
 
+TEST_CASE("text data: a seed's windows stay what they are, to the byte") {
+  TextData data({"x", counting_text(1000)}, {.context = 5}, Rng(1).split("data"));
+  CHECK(data.next(3).tokens.values() ==
+        std::vector<double>{83, 84, 85, 86, 87, 40, 41, 42, 43, 44, 109, 110, 111, 112, 113});
+}
+
 TEST_CASE("text data: a restored state draws what would have followed") {
   TextData data = data_of(counting_text(200), {.context = 4});
   data.next(3);
@@ -181,4 +190,70 @@ TEST_CASE("text data: the description tells texts apart and names no path") {
 TEST_CASE("text data: a batch of 0 sequences is refused") {
   TextData data = data_of(counting_text(100), {.context = 4});
   CHECK_THROWS_WITH_AS(data.next(0), "batch: the number of sequences must be positive, but is 0", Error);
+}
+
+TEST_CASE("text data: sequences of different lengths are filled up with token 256") {
+  TextData data = data_of(counting_text(200), {.context = 6, .min_length = 4});
+  CHECK(data.vocabulary() == 257);
+  const Batch batch = data.next(50);
+  CHECK(batch.tokens.shape() == Shape{50, 6});
+  std::set<Index> lengths;
+  for (Index row = 0; row < 50; ++row) {
+    const auto* tokens = batch.tokens.data<std::int32_t>() + row * 6;
+    const auto* targets = batch.targets.data<std::int32_t>() + row * 6;
+    const auto* mask = batch.mask.data<std::int32_t>() + row * 6;
+    const Index length = std::count(mask, mask + 6, 1);
+    lengths.insert(length);
+    for (Index i = 0; i < 6; ++i) {
+      CHECK((tokens[i] == 256) == (i >= length));
+      CHECK(targets[i] == (i < length ? tokens[i] + 1 : kIgnoreIndex));
+      CHECK(mask[i] == (i < length ? 1 : 0));
+    }
+  }
+  CHECK(lengths == std::set<Index>{4, 5, 6});
+}
+
+TEST_CASE("text data: lengths and what is masked follow from the state, so that a resumed run draws the same") {
+  const TextData::Options options{.context = 20, .min_length = 5, .objective = {.objective = Objective::masked}};
+  TextData data = data_of(counting_text(1000), options), other = data_of(counting_text(1000), options);
+  data.next(3);
+  other.set_state(data.state());
+  const Batch expected = data.next(4), resumed = other.next(4);
+  CHECK(resumed.tokens.values() == expected.tokens.values());
+  CHECK(resumed.targets.values() == expected.targets.values());
+  CHECK(resumed.mask.values() == expected.mask.values());
+}
+
+TEST_CASE("text data: an encoder needs windows of the context alone, an encoder-decoder of twice as much") {
+  const auto options = [](Objective objective) {
+    return TextData::Options{.context = 4, .validation_fraction = 0.0, .objective = {.objective = objective}};
+  };
+  TextData masked = data_of("abcd", options(Objective::masked));
+  CHECK(masked.context() == 4);
+  CHECK(masked.next(1).tokens.shape() == Shape{1, 4});
+  CHECK_THROWS_WITH_AS(data_of("abc", options(Objective::masked)),
+                       "text 'x': need at least 4 bytes (the context), have 3", Error);
+  TextData translation = data_of("abcdefgh", options(Objective::translation));
+  CHECK(translation.context() == 4);
+  const Batch batch = translation.next(1);
+  CHECK(batch.source.values() == std::vector<double>{'a', 'b', 'c', 'd'});
+  CHECK(batch.tokens.values() == std::vector<double>{256, 'e', 'f', 'g'});
+  CHECK(batch.targets.values() == std::vector<double>{'e', 'f', 'g', 'h'});
+  CHECK_THROWS_WITH_AS(data_of("abcdefg", options(Objective::translation)),
+                       "text 'x': need at least 8 bytes (twice the context), have 7", Error);
+}
+
+TEST_CASE("text data: a smallest length beyond the context is refused") {
+  CHECK_THROWS_WITH_AS(data_of(counting_text(100), {.context = 4, .min_length = 5}),
+                       "text data: the smallest length must lie in [1, 4], but is 5", Error);
+}
+
+TEST_CASE("text data: the description says how lengths vary") {
+  CHECK(data_of("foobar", {.context = 2, .validation_fraction = 0.0, .min_length = 1}).description() ==
+        "text of 6 bytes, fnv1a 85944171f73967e8, sequences of 1 to 2");
+}
+
+TEST_CASE("text data: a line of a file with carriage returns is drawn with them") {
+  TextData data = data_of("eos 1\r\n", {.context = 6, .validation_fraction = 0.0});
+  CHECK(data.next(1).targets.values() == std::vector<double>{'o', 's', ' ', '1', '\r', '\n'});
 }

@@ -36,18 +36,20 @@ std::string restore_refusal(const RunConfig& written, const RunConfig& here) {
 class UnevenTargets : public DataSource {
  public:
   UnevenTargets() : DataSource(Rng(1)) {}
-  Index vocabulary() const override { return 5; }
-  Index context() const override { return 6; }
+  Index own_vocabulary() const override { return 5; }
   std::string description() const override { return "uneven targets"; }
 
  protected:
-  void draw(Part /*part*/, Rng& rng, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const override {
-    const Index counted = 1 + rng.below(context());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<std::int32_t>(rng.below(vocabulary()));
-      targets[i] = static_cast<Index>(i) < counted ? static_cast<std::int32_t>(rng.below(vocabulary())) : kIgnoreIndex;
+  Example draw(Part /*part*/, Rng& rng) const override {
+    const Index counted = 1 + rng.below(6);
+    Example example;
+    for (Index i = 0; i < 7; ++i) {
+      std::vector<std::int32_t>& part = i < 7 - counted ? example.prompt : example.answer;
+      part.push_back(static_cast<std::int32_t>(rng.below(own_vocabulary())));
     }
+    return example;
   }
+  ExampleSize longest() const override { return {.prompt = 1, .answer = 6}; }
 };
 
 }  // namespace
