@@ -18,6 +18,13 @@ Index step_of(std::string_view line) {
   return object["step"].get<Index>();
 }
 
+Index count_where(const Tensor& mask, const Tensor& tokens) {
+  if (!tokens.defined()) return 0;
+  if (!mask.defined()) return tokens.size();
+  const auto* const counts = mask.data<std::int32_t>();
+  return std::count(counts, counts + mask.size(), 1);
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& metrics) {
@@ -48,6 +55,10 @@ std::string_view metrics_until(std::string_view lines, Index last_step, std::str
     begin = end + 1;
   }
   return lines.substr(0, begin);
+}
+
+Index count_tokens(const ModelInput& input) {
+  return count_where(input.mask, input.tokens) + count_where(input.source_mask, input.source);
 }
 
 Index count_targets(const Tensor& targets) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <jnorm/core/tensor.hpp>
+#include <jnorm/layers/model_input.hpp>
 
 namespace jnorm {
 
@@ -21,6 +22,7 @@ struct StepMetrics {
   double learning_rate = 0.0;  // of its update
   double gradient_norm = 0.0;  // of all parameters together, before clipping
   double seconds = 0.0;        // that it took
+  // Tokens that were read; what fills up short sequences is none.
   double tokens_per_second = 0.0;
   std::optional<Evaluation> validation = std::nullopt;  // at intervals, after the update
 };
@@ -33,6 +35,9 @@ std::string to_json_line(const StepMetrics& metrics);
 // Throws Error(file) with `name_for_errors` and the line's number unless the lines are objects of the steps 1, 2, ...,
 // and all of those are there.
 std::string_view metrics_until(std::string_view lines, Index last_step, std::string_view name_for_errors);
+
+// How many tokens a model reads, those of the source too, without what fills up short sequences.
+Index count_tokens(const ModelInput& input);
 
 // How many targets count in a loss: those that aren't kIgnoreIndex.
 Index count_targets(const Tensor& targets);

@@ -101,7 +101,7 @@ StepMetrics Trainer::step() {
   metrics.step = ++steps_done_;
   metrics.seconds = seconds_since(start);
   Index tokens = 0;
-  for (const Batch& batch : micro_batches_) tokens += batch.tokens.size();
+  for (const Batch& batch : micro_batches_) tokens += count_tokens(batch);
   metrics.tokens_per_second = static_cast<double>(tokens) / metrics.seconds;
   if (data_->has_validation() && is_due(config_.training.evaluation_interval)) metrics.validation = evaluate();
   return metrics;

@@ -127,6 +127,10 @@ TEST_CASE("jnorm train: bad values are refused in one line, and nothing is writt
   check_refused(train(run, {"--heads", "3"}), "heads: 3 don't divide dim 8");
   check_refused(train(run, {"--learning-rate", "nan"}),
                 "learning-rate: expected a finite number that isn't negative, got nan");
+  check_refused(train(run, {"--task-min-length", "99"}), "task-min-length: expected at most task-length 6, got 99");
+  check_refused(train(run, {"--min-length", "2"}),
+                "min-length: it is a text's; give that of task copy as task-min-length");
+  check_refused(train(run, {"--mask-fraction", "0"}), "mask-fraction: expected a number in (0, 1], got 0");
   check_refused({"train"}, "--out: say which folder the run shall go to");
   CHECK(folder.entries() == 0);
 }

@@ -64,3 +64,12 @@ TEST_CASE("accuracy: the share of targets at which the logits are largest, ignor
 TEST_CASE("accuracy: without targets it is 0") {
   CHECK(accuracy(tensor({{0, 1}}), indices({1}, std::vector<std::int32_t>{kIgnoreIndex})) == 0.0);
 }
+
+TEST_CASE("count_tokens: what is read counts, the source too, but not what fills up short sequences") {
+  const auto ones_and_zeros = [](std::vector<std::int32_t> values) { return indices({2, 3}, values); };
+  const Tensor tokens = ones_and_zeros({5, 5, 5, 5, 5, 5});
+  CHECK(count_tokens({.tokens = tokens}) == 6);
+  CHECK(count_tokens({.tokens = tokens, .mask = ones_and_zeros({1, 1, 1, 1, 0, 0})}) == 4);
+  CHECK(count_tokens({.tokens = tokens, .source = tokens}) == 12);
+  CHECK(count_tokens({.tokens = tokens, .source = tokens, .source_mask = ones_and_zeros({1, 0, 0, 1, 1, 0})}) == 9);
+}

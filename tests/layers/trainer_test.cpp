@@ -77,6 +77,27 @@ TEST_CASE("trainer: a step reports its number, the schedule's rate and the norm 
   CHECK(trainer.step().learning_rate == 1e-2);
 }
 
+TEST_CASE("trainer: tokens per second don't count what fills up short sequences") {
+  RunConfig config = small_run();
+  config.training.task_min_length = 1;  // of 2
+  const Index read = count_tokens(make_data(config)->next(4));
+  REQUIRE(read < 4 * 4);
+  Trainer trainer(config);
+  const StepMetrics first = trainer.step();
+  CHECK(first.tokens_per_second == doctest::Approx(static_cast<double>(read) / first.seconds));
+}
+
+TEST_CASE("trainer: a run on sequences of different lengths goes on to the same bits") {
+  RunConfig config = small_run();
+  config.training.task_min_length = 1;
+  Trainer whole(config), first(config), second(config);
+  run(whole, 10);
+  run(first, 5);
+  second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
+  run(second, 5);
+  CHECK(bytes_of(second) == bytes_of(whole));
+}
+
 TEST_CASE("trainer: an update has the schedule's rate") {
   const auto first_change = [](Index warmup_steps) {
     RunConfig config = small_run();
