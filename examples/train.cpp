@@ -23,13 +23,24 @@ std::string status_of(const StepMetrics& metrics) {
   return text;
 }
 
+std::string early_stop_of(const Trainer& trainer) {
+  const BestEvaluation& best = *trainer.best();
+  return fmt::format(
+      "stopped early after step {} of {}: no better validation loss in {} evaluations than {:.4f}, of step {} "
+      "(best.safetensors)",
+      trainer.steps_done(), trainer.config().training.steps, best.evaluations_since, best.loss, best.step);
+}
+
 class Train final : public Command {
  public:
   std::string name() const override { return "train"; }
   std::string summary() const override { return "trains a model on a built-in task or a text, into a run folder"; }
   std::string details() const override {
-    return "Writes config.toml, metrics.jsonl and checkpoint.safetensors to the folder --out. A run that was stopped,\n"
-           "by Control-C or otherwise, goes on with --resume DIR under its own configuration, to the same bits.";
+    return "Writes config.toml, metrics.jsonl, checkpoint.safetensors and, of the best validation loss, "
+           "best.safetensors\n"
+           "to the folder --out. A run that was stopped, by Control-C or otherwise, goes on with --resume DIR under "
+           "its\n"
+           "own configuration, to the same bits.";
   }
 
   void add_flags(Flags& flags) override {
@@ -65,12 +76,13 @@ class Train final : public Command {
           &interrupt.requested());
       progress.finish();
     }
+    if (trainer.stopped_early()) session.note(early_stop_of(trainer));
     // The folder is the result and holds it already; the summary goes to standard output.
     if (session.common().json) {
       fmt::print("{}\n", json_of(run, last).dump(2));
     } else if (last.step > 0) {
-      fmt::print("{}\nin {}: config.toml, metrics.jsonl, checkpoint.safetensors\n", status_of(last),
-                 run.folder().path());
+      fmt::print("{}\nin {}: config.toml, metrics.jsonl, checkpoint.safetensors{}\n", status_of(last),
+                 run.folder().path(), run.folder().has_best() ? ", best.safetensors" : "");
     }
   }
 
@@ -104,6 +116,8 @@ class Train final : public Command {
     nlohmann::ordered_json json{{"folder", run.folder().path()},
                                 {"steps", run.trainer().steps_done()},
                                 {"parameters", run.trainer().model().parameter_count()}};
+    if (run.trainer().stopped_early()) json["stopped_early"] = true;
+    if (const auto& best = run.trainer().best()) json["best"] = {{"step", best->step}, {"validation_loss", best->loss}};
     if (last.step > 0) json["last"] = nlohmann::ordered_json::parse(to_json_line(last));
     return json;
   }

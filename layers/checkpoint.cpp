@@ -47,6 +47,34 @@ class Metadata {
   std::map<std::string, std::string> entries_;
 };
 
+std::optional<LossScaler::State> read_loss_scaler(Metadata& metadata) {
+  if (!metadata.has("loss_scaler.scale")) return std::nullopt;
+  return LossScaler::State{.scale = metadata.number<double>("loss_scaler.scale"),
+                           .steps_since_change = metadata.number<Index>("loss_scaler.steps_since_change"),
+                           .skips_at_minimum = metadata.number<Index>("loss_scaler.skips_at_minimum"),
+                           .overflows = metadata.number<Index>("loss_scaler.overflows")};
+}
+
+void write(std::map<std::string, std::string>& metadata, const LossScaler::State& state) {
+  metadata["loss_scaler.scale"] = fmt::format("{}", state.scale);
+  metadata["loss_scaler.steps_since_change"] = std::to_string(state.steps_since_change);
+  metadata["loss_scaler.skips_at_minimum"] = std::to_string(state.skips_at_minimum);
+  metadata["loss_scaler.overflows"] = std::to_string(state.overflows);
+}
+
+std::optional<BestEvaluation> read_best(Metadata& metadata) {
+  if (!metadata.has("best.loss")) return std::nullopt;
+  return BestEvaluation{.loss = metadata.number<double>("best.loss"),
+                        .step = metadata.number<Index>("best.step"),
+                        .evaluations_since = metadata.number<Index>("best.evaluations_since")};
+}
+
+void write(std::map<std::string, std::string>& metadata, const BestEvaluation& best) {
+  metadata["best.loss"] = fmt::format("{}", best.loss);
+  metadata["best.step"] = std::to_string(best.step);
+  metadata["best.evaluations_since"] = std::to_string(best.evaluations_since);
+}
+
 Checkpoint read(const SafeTensors& file) {
   Metadata metadata(file.metadata);
   Checkpoint checkpoint;
@@ -64,6 +92,8 @@ Checkpoint read(const SafeTensors& file) {
   checkpoint.step = metadata.number<Index>("step");
   expect(checkpoint.step >= 0 && checkpoint.step <= checkpoint.config.training.steps,
          "step: expected one of the run's {}, got {}", checkpoint.config.training.steps, checkpoint.step);
+  checkpoint.loss_scaler = read_loss_scaler(metadata);
+  checkpoint.best = read_best(metadata);
   metadata.expect_none_left();
   for (const auto& [name, tensor] : file.tensors) {
     if (name.starts_with(kOptimizerPrefix)) {
@@ -109,6 +139,8 @@ SafeTensors to_safetensors(const Checkpoint& checkpoint) {
   for (const RunSetting& setting : run_settings()) {
     if (is_kept(setting)) file.metadata[std::string(kSettingPrefix) + setting.name] = setting.get(checkpoint.config);
   }
+  if (checkpoint.loss_scaler) write(file.metadata, *checkpoint.loss_scaler);
+  if (checkpoint.best) write(file.metadata, *checkpoint.best);
   file.tensors = checkpoint.weights;
   for (const auto& [name, tensor] : checkpoint.optimizer) {
     file.tensors.emplace_back(std::string(kOptimizerPrefix) + name, tensor);

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <jnorm/core/random.hpp>
 #include <jnorm/core/safetensors.hpp>
+#include <jnorm/layers/loss_scaler.hpp>
+#include <jnorm/layers/metrics.hpp>
 #include <jnorm/layers/run_settings.hpp>
 #include <jnorm/layers/state.hpp>
 
@@ -14,14 +17,16 @@ namespace jnorm {
 // All that a run needs to go on as if it had never stopped.
 //
 // In a safetensors file, weights stand under their paths ("blocks.0.ffn.norm.gamma") and what the optimizer remembers
-// under "optimizer.<path>.first_moment" and the like. The metadata hold the step, the data's generator, and every
-// setting of the run as text, the path of its data apart. No path and no time stands there, so that the same run gives
-// the same bytes anywhere.
+// under "optimizer.<path>.first_moment" and the like. The metadata hold the step, the data's generator, every setting
+// of the run as text, the path of its data apart, and what the run has of a loss scale and a best validation loss. No
+// path and no time stands there, so that the same run gives the same bytes anywhere.
 struct Checkpoint {
   RunConfig config;
   std::string data;  // DataSource::description()
   Rng::State data_state;
   Index step = 0;
+  std::optional<LossScaler::State> loss_scaler = std::nullopt;
+  std::optional<BestEvaluation> best = std::nullopt;
   NamedTensors weights;
   NamedTensors optimizer;
 };

@@ -34,6 +34,11 @@ std::string to_json_line(const StepMetrics& metrics) {
                                 {"gradient_norm", metrics.gradient_norm},
                                 {"seconds", metrics.seconds},
                                 {"tokens_per_second", metrics.tokens_per_second}};
+  if (metrics.loss_scaling) {
+    object["loss_scale"] = metrics.loss_scaling->scale;
+    object["skipped"] = metrics.loss_scaling->skipped;
+    object["overflows"] = metrics.loss_scaling->overflows;
+  }
   if (metrics.validation) {
     object["validation_loss"] = metrics.validation->loss;
     object["validation_accuracy"] = metrics.validation->accuracy;

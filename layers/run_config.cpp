@@ -120,8 +120,17 @@ void TrainingConfig::validate() const {
   expect_amount("clip-norm", clip_norm);
   frozen_patterns();
   parameter_groups();
+  expect_amount("loss-scale", loss_scale);
+  expect_positive("loss-scale-interval", loss_scale_interval);
+  expect(loss_scale_minimum > 0.0 && std::isfinite(loss_scale_minimum),
+         "loss-scale-minimum: expected a positive finite number, got {}", loss_scale_minimum);
+  expect(loss_scale == 0.0 || loss_scale_minimum <= loss_scale,
+         "loss-scale-minimum: expected no more than loss-scale {}, got {}", loss_scale, loss_scale_minimum);
   expect_not_negative("evaluate-every", evaluation_interval);
   expect_positive("evaluation-batches", evaluation_batches);
+  expect_not_negative("patience", patience);
+  expect(patience == 0 || evaluation_interval > 0, "patience: {} needs evaluations on the way, but evaluate-every is 0",
+         patience);
   expect_not_negative("checkpoint-every", checkpoint_interval);
 }
 

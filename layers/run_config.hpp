@@ -54,8 +54,13 @@ struct TrainingConfig {
   std::string no_decay = {};              // don't decay
   std::string learning_rate_scales = {};  // "blocks.0.*=0.1,head.*=2"; where several fit, the last one holds
 
+  double loss_scale = 0.0;           // to begin with; 0: losses aren't scaled
+  Index loss_scale_interval = 2000;  // steps without an overflow after which it doubles
+  double loss_scale_minimum = 1.0;   // may be below 1
+
   Index evaluation_interval = 100;  // in steps; 0: only after the last
   Index evaluation_batches = 4;
+  Index patience = 0;               // evaluations without a better validation loss, after which a run stops; 0: never
   Index checkpoint_interval = 100;  // in steps; 0: only after the last
 
   std::vector<std::string> frozen_patterns() const;

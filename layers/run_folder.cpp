@@ -25,7 +25,8 @@ std::string system_words(int error) { return std::generic_category().message(err
 
 // What a run leaves in its folder, files that are written aside included.
 bool belongs_to_run(const std::string& name) {
-  constexpr std::string_view names[] = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "report.html"};
+  constexpr std::string_view names[] = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "best.safetensors",
+                                        "report.html"};
   for (const std::string_view own : names) {
     if (name == own || name.starts_with(std::string(own) + ".partial-")) return true;
   }
@@ -99,6 +100,14 @@ void RunFolder::expect_free(const std::string& path, Existing existing) {
          "folder '{}' exists: resume its run, replace it by force, or name another one", path);
 }
 
+void RunFolder::expect_not_written(const std::string& path, const std::string& input) {
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(input, error);
+  const bool inside = fs::equivalent(file.parent_path(), path, error);
+  expect(!inside || !belongs_to_run(file.filename().string()),
+         "'{}' is a file that the run in '{}' writes: train on a copy, or name another folder", input, path);
+}
+
 RunFolder RunFolder::create(const std::string& path, const RunConfig& config, Existing existing) {
   expect_free(path, existing);
   std::error_code error;
@@ -122,6 +131,7 @@ RunFolder RunFolder::open(const std::string& path) {
 }
 
 bool RunFolder::has_checkpoint() const { return fs::exists(checkpoint_path()); }
+bool RunFolder::has_best() const { return fs::exists(best_path()); }
 
 void RunFolder::rewind(Index step) {
   files_->metrics.reset();
@@ -147,6 +157,15 @@ void RunFolder::save(const Checkpoint& checkpoint) {
     fail(ErrorKind::io, "cannot write '{}': {}", metrics_path(), system_words(errno));
   }
   save_checkpoint(checkpoint_path(), checkpoint);
+}
+
+void RunFolder::save_best(const Checkpoint& checkpoint) { save_checkpoint(best_path(), checkpoint); }
+
+void RunFolder::discard() {
+  files_->metrics.reset();
+  remove_files(path_, belongs_to_run);
+  std::error_code not_empty;
+  fs::remove(path_, not_empty);
 }
 
 std::string checkpoint_of(const std::string& path) {

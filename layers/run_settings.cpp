@@ -186,6 +186,24 @@ void add_patterns(Settings& settings) {
       .may_be_left_out = true;
 }
 
+void add_loss_scaling(Settings& settings) {
+  settings
+      .number(
+          "loss-scale", "what the loss is multiplied with at first, against float16's underflow; 0: not at all",
+          [](auto& run) -> auto& { return run.training.loss_scale; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "loss-scale-interval", "steps without an overflow after which the loss scale doubles",
+          [](auto& run) -> auto& { return run.training.loss_scale_interval; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "loss-scale-minimum", "what overflows don't halve it beyond; may be below 1",
+          [](auto& run) -> auto& { return run.training.loss_scale_minimum; })
+      .may_be_left_out = true;
+}
+
 std::vector<RunSetting> training_settings() {
   Settings settings(RunSetting::Group::training);
   settings.number(
@@ -236,12 +254,18 @@ std::vector<RunSetting> training_settings() {
       "clip-norm", "the largest norm of all gradients together; 0: any",
       [](auto& run) -> auto& { return run.training.clip_norm; });
   add_patterns(settings);
+  add_loss_scaling(settings);
   settings.number(
       "evaluate-every", "steps between evaluations; 0: only after the last",
       [](auto& run) -> auto& { return run.training.evaluation_interval; });
   settings.number(
       "evaluation-batches", "held-out batches of an evaluation",
       [](auto& run) -> auto& { return run.training.evaluation_batches; });
+  settings
+      .number(
+          "patience", "evaluations without a better validation loss, after which the run stops; 0: never",
+          [](auto& run) -> auto& { return run.training.patience; })
+      .may_be_left_out = true;
   settings.number(
       "checkpoint-every", "steps between checkpoints; 0: only after the last",
       [](auto& run) -> auto& { return run.training.checkpoint_interval; });

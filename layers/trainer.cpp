@@ -22,6 +22,8 @@ RunConfig fitted(RunConfig config, const DataSource& data) {
   config.model.vocabulary = data.vocabulary();
   config.model.context = data.context();
   config.validate();
+  expect(config.training.patience == 0 || data.has_validation(),
+         "patience: {} needs a validation loss, but no part of the data is held out", config.training.patience);
   return config;
 }
 
@@ -68,6 +70,23 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingConfig& training, const 
   fail(ErrorKind::argument, "there is no optimizer {}", static_cast<int>(training.optimizer));
 }
 
+std::optional<LossScaler> make_loss_scaler(const TrainingConfig& training) {
+  if (training.loss_scale == 0.0) return std::nullopt;
+  return LossScaler({.initial_scale = training.loss_scale,
+                     .growth_interval = training.loss_scale_interval,
+                     .minimum = training.loss_scale_minimum});
+}
+
+// How many steps an optimizer made: those of the parameter that had a gradient most often.
+Index most_steps(const NamedTensors& optimizer_state) {
+  Index most = 0;
+  for (const auto& [name, tensor] : optimizer_state) {
+    if (!name.ends_with(".steps") || tensor.dtype() != DType::int32 || tensor.size() != 1) continue;
+    most = std::max(most, static_cast<Index>(*tensor.data<std::int32_t>()));
+  }
+  return most;
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 [[noreturn]] void fail_non_finite(Index step, std::string_view what, double value, std::string where) {
@@ -85,25 +104,27 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data)
       data_(std::move(data)),
       model_(config_.model, Rng(config_.training.seed).split("weights")),
       optimizer_(make_optimizer(config_.training, model_)),
-      schedule_(config_.training.schedule()) {}
+      schedule_(config_.training.schedule()),
+      loss_scaler_(make_loss_scaler(config_.training)) {}
 
 StepMetrics Trainer::step() {
+  if (stopped_early()) fail(ErrorKind::state, "trainer: it stopped early, after step {}", steps_done_);
   if (done()) fail(ErrorKind::state, "trainer: all {} steps are done", steps_done_);
   const Clock::time_point start = Clock::now();
   draw_micro_batches();
   StepMetrics metrics;
   metrics.loss = backward();
-  metrics.gradient_norm = clip();
-  metrics.learning_rate = schedule_.learning_rate(steps_done_);
-  optimizer_->set_learning_rate(metrics.learning_rate);
-  optimizer_->step();
+  update(metrics);
 
   metrics.step = ++steps_done_;
   metrics.seconds = seconds_since(start);
   Index tokens = 0;
   for (const Batch& batch : micro_batches_) tokens += count_tokens(batch);
   metrics.tokens_per_second = static_cast<double>(tokens) / metrics.seconds;
-  if (data_->has_validation() && is_due(config_.training.evaluation_interval)) metrics.validation = evaluate();
+  if (data_->has_validation() && is_due(config_.training.evaluation_interval)) {
+    metrics.validation = evaluate();
+    note(*metrics.validation);
+  }
   return metrics;
 }
 
@@ -113,9 +134,9 @@ void Trainer::draw_micro_batches() {
 }
 
 double Trainer::backward() {
-  const StepLoss loss =
-      accumulate_gradients(tape_, micro_batches_, [&](const Batch& batch) { return model_(tape_, batch.tokens); },
-                           {.label_smoothing = config_.training.label_smoothing});
+  const StepLoss loss = accumulate_gradients(
+      tape_, micro_batches_, [&](const Batch& batch) { return model_(tape_, batch.tokens); },
+      {.label_smoothing = config_.training.label_smoothing, .scale = loss_scaler_ ? loss_scaler_->scale() : 1.0});
   if (!std::isfinite(loss.mean)) {
     clear_gradients();
     fail_non_finite(steps_done_ + 1, "the loss", loss.mean, describe_non_finite_value(tape_));
@@ -124,6 +145,23 @@ double Trainer::backward() {
     missing_gradients_ = jnorm::missing_gradients(loss.last, model_.parameters());
   }
   return loss.mean;
+}
+
+void Trainer::update(StepMetrics& metrics) {
+  metrics.learning_rate = schedule_.learning_rate(updates_done());
+  optimizer_->set_learning_rate(metrics.learning_rate);
+  if (!loss_scaler_) {
+    metrics.gradient_norm = clip();
+    optimizer_->step();
+    return;
+  }
+  LossScaling scaling{.scale = loss_scaler_->scale()};
+  const bool finite = loss_scaler_->unscale(model_.parameters());
+  metrics.gradient_norm = finite ? clip() : std::numeric_limits<double>::infinity();
+  scaling.skipped = !loss_scaler_->step(*optimizer_);
+  loss_scaler_->update();
+  scaling.overflows = loss_scaler_->overflows();
+  metrics.loss_scaling = scaling;
 }
 
 double Trainer::clip() {
@@ -157,6 +195,18 @@ void Trainer::clear_gradients() {
   for (Parameter* parameter : model_.parameters()) parameter->clear_gradient();
 }
 
+void Trainer::note(const Evaluation& evaluation) {
+  if (!best_ || evaluation.loss < best_->loss) {
+    best_ = {.loss = evaluation.loss, .step = steps_done_};
+  } else {
+    ++best_->evaluations_since;
+  }
+}
+
+bool Trainer::stopped_early() const {
+  return config_.training.patience > 0 && best_ && best_->evaluations_since >= config_.training.patience;
+}
+
 Evaluation Trainer::evaluate() {
   Evaluation sum;
   double targets = 0.0;
@@ -188,6 +238,8 @@ Checkpoint Trainer::checkpoint() const {
           .data = data_->description(),
           .data_state = data_->state(),
           .step = steps_done_,
+          .loss_scaler = loss_scaler_ ? std::optional(loss_scaler_->state()) : std::nullopt,
+          .best = best_,
           .weights = model_.state(),
           .optimizer = optimizer_->state()};
 }
@@ -204,13 +256,25 @@ void Trainer::restore(const Checkpoint& checkpoint, std::string_view name_for_er
     fail(ErrorKind::file, "'{}' is of another run: {}; go on with its own configuration", name_for_errors, differences);
   }
   try {
-    optimizer_->load_state(checkpoint.optimizer);
+    load_training_state(checkpoint);
   } catch (const Error& error) {
     fail(ErrorKind::file, "'{}': {}", name_for_errors, error.what());
   }
   load_weights(model_, checkpoint, name_for_errors);
   data_->set_state(checkpoint.data_state);
+}
+
+void Trainer::load_training_state(const Checkpoint& checkpoint) {
+  expect(checkpoint.loss_scaler.has_value() == loss_scaler_.has_value(), "its metadata {} a loss scale, but its run {}",
+         checkpoint.loss_scaler ? "have" : "lack", loss_scaler_ ? "has one" : "has none");
+  const Index skipped = checkpoint.loss_scaler ? checkpoint.loss_scaler->overflows : 0;
+  const Index updates = most_steps(checkpoint.optimizer);
+  expect(updates == checkpoint.step - skipped, "it is of step {}, {} of them skipped, but its optimizer made {}",
+         checkpoint.step, skipped, updates);
+  optimizer_->load_state(checkpoint.optimizer);
+  if (loss_scaler_) loss_scaler_->set_state(*checkpoint.loss_scaler);
   steps_done_ = checkpoint.step;
+  best_ = checkpoint.best;
 }
 
 }  // namespace jnorm

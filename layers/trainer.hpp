@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <jnorm/autograd/tape.hpp>
 #include <jnorm/layers/checkpoint.hpp>
 #include <jnorm/layers/data_source.hpp>
+#include <jnorm/layers/loss_scaler.hpp>
 #include <jnorm/layers/metrics.hpp>
 #include <jnorm/layers/optimizer.hpp>
 #include <jnorm/layers/run_config.hpp>
@@ -18,6 +20,9 @@ namespace jnorm {
 // Trains one model, a step at a time: forward and backward of each of its batches, clipping, the schedule's learning
 // rate, the optimizer. All that it does follows from its configuration. In the steady state a step asks the system for
 // no tensor memory.
+//
+// Where the loss is scaled, a step whose gradients overflow is skipped: it counts as a step of the run, so that a run
+// ends, but neither for the optimizer nor for the schedule, which follows the updates that were made.
 class Trainer {
  public:
   // Loads the data, and builds the model and the optimizer. Throws what they throw, before anything is trained.
@@ -29,7 +34,10 @@ class Trainer {
   Transformer& model() { return model_; }
   const DataSource& data() const { return *data_; }
   Index steps_done() const { return steps_done_; }
-  bool done() const { return steps_done_ == config_.training.steps; }
+  bool done() const { return steps_done_ == config_.training.steps || stopped_early(); }
+  // Whether the validation loss got no better in as many evaluations as the configuration has patience for.
+  bool stopped_early() const;
+  const std::optional<BestEvaluation>& best() const { return best_; }  // of the evaluations of steps
 
   // The next step. After every evaluation_interval steps and after the last one it evaluates too, if data are held out.
   // Throws Error(state) once done, and Error(non_finite) if the loss or a gradient isn't finite, naming the operation,
@@ -52,9 +60,13 @@ class Trainer {
 
  private:
   bool is_due(Index interval) const;
+  void load_training_state(const Checkpoint& checkpoint);
   void draw_micro_batches();
-  double backward();  // returns the loss
-  double clip();      // returns the norm of all gradients together, before clipping
+  double backward();                  // returns the loss
+  void update(StepMetrics& metrics);  // or skips it
+  double clip();                      // returns the norm of all gradients together, before clipping
+  Index updates_done() const { return steps_done_ - (loss_scaler_ ? loss_scaler_->overflows() : 0); }
+  void note(const Evaluation& evaluation);
   [[noreturn]] void fail_non_finite_gradient(double norm);
   void clear_gradients();
 
@@ -63,11 +75,13 @@ class Trainer {
   Transformer model_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
+  std::optional<LossScaler> loss_scaler_;
   Tape tape_;
   std::vector<Batch> micro_batches_;  // of the latest step
   bool explained_ = false;            // missing_gradients_ is filled
   std::vector<MissingGradient> missing_gradients_;
   Index steps_done_ = 0;
+  std::optional<BestEvaluation> best_;
 };
 
 }  // namespace jnorm

@@ -9,10 +9,15 @@ namespace jnorm {
 TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing) {
   RunFolder::expect_free(path, existing);
   std::string& text = config.training.text;
-  if (!text.empty()) text = std::filesystem::absolute(text).string();  // a run may be resumed from another folder
+  if (!text.empty()) {
+    text = std::filesystem::absolute(text).string();  // a run may be resumed from another folder
+    RunFolder::expect_not_written(path, text);
+  }
   auto trainer = std::make_unique<Trainer>(config);
   RunFolder folder = RunFolder::create(path, trainer->config(), existing);
-  return {std::move(trainer), std::move(folder)};
+  TrainingRun run(std::move(trainer), std::move(folder));
+  run.started_here_ = true;
+  return run;
 }
 
 TrainingRun TrainingRun::resume(const std::string& path) {
@@ -27,16 +32,34 @@ TrainingRun TrainingRun::resume(const std::string& path) {
 
 void TrainingRun::train(const std::function<void(const StepMetrics&)>& observe, const std::atomic<bool>* stop) {
   while (!trainer_->done()) {
-    const StepMetrics metrics = trainer_->step();
+    const StepMetrics metrics = step();
     folder_.append(metrics);
     const bool stopped = stop != nullptr && stop->load() && !trainer_->done();
-    if (stopped || trainer_->checkpoint_due()) folder_.save(trainer_->checkpoint());
+    save(metrics, stopped);
     if (observe) observe(metrics);
     if (stopped) {
       fail(ErrorKind::interrupted, "stopped after step {} of {}; resume '{}' to go on", metrics.step,
            trainer_->config().training.steps, folder_.path());
     }
   }
+}
+
+StepMetrics TrainingRun::step() {
+  try {
+    return trainer_->step();
+  } catch (...) {
+    if (started_here_ && trainer_->steps_done() == 0) folder_.discard();
+    throw;
+  }
+}
+
+void TrainingRun::save(const StepMetrics& metrics, bool stopped) {
+  const bool due = stopped || trainer_->checkpoint_due();
+  const bool is_best = metrics.validation && trainer_->best()->step == metrics.step;
+  if (!due && !is_best) return;
+  const Checkpoint checkpoint = trainer_->checkpoint();
+  if (is_best) folder_.save_best(checkpoint);
+  if (due) folder_.save(checkpoint);
 }
 
 }  // namespace jnorm

@@ -24,17 +24,22 @@ class TrainingRun {
   const RunFolder& folder() const { return folder_; }
   bool complete() const { return trainer_->done(); }  // a complete run has nothing to go on with
 
-  // Trains to the configured end. `observe` gets every step's metrics. Once `stop` is true (a signal handler may set
-  // it), the step in progress is finished, a checkpoint written, and Error(interrupted) thrown. Throws as Trainer::step
-  // does, and Error(io) on a full disk; the last checkpoint is whole then.
+  // Trains to the configured end, or until patience for a better validation loss is lost. `observe` gets every step's
+  // metrics. Once `stop` is true (a signal handler may set it), the step in progress is finished, a checkpoint written,
+  // and Error(interrupted) thrown. Throws as Trainer::step does, and Error(io) on a full disk; the last checkpoint is
+  // whole then. A folder that start made is removed again if not even the first step could be made.
   void train(const std::function<void(const StepMetrics&)>& observe = {}, const std::atomic<bool>* stop = nullptr);
 
  private:
   TrainingRun(std::unique_ptr<Trainer> trainer, RunFolder folder)
       : trainer_(std::move(trainer)), folder_(std::move(folder)) {}
 
+  StepMetrics step();
+  void save(const StepMetrics& metrics, bool stopped);
+
   std::unique_ptr<Trainer> trainer_;
   RunFolder folder_;
+  bool started_here_ = false;  // and not resumed
 };
 
 }  // namespace jnorm

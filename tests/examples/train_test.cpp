@@ -145,3 +145,25 @@ TEST_CASE("jnorm train: a text that is too short says how many bytes it needs") 
   CHECK(run.err.find("16") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder.file("run")));
 }
+
+TEST_CASE("jnorm train: says when it stopped early, and where the best checkpoint is") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const std::vector<std::string> more{"--learning-rate", "0", "--patience", "2", "--evaluate-every", "3"};
+  const Finished finished = run_jnorm(train(run, more));
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.out.find("best.safetensors") != std::string::npos);
+  const std::string metrics = read_file(run + "/metrics.jsonl");
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 9);  // evaluations at 3, the best, 6 and 9
+  std::vector<std::string> loud = train(folder.file("loud"), more);
+  std::erase(loud, "-q");
+  CHECK(run_jnorm(loud).err.find("stopped early after step 9 of 20: no better validation loss in 2 evaluations") !=
+        std::string::npos);
+}
+
+TEST_CASE("jnorm train: a pattern that no parameter fits is refused with the nearest") {
+  const TemporaryFolder folder;
+  check_refused(train(folder.file("run"), {"--freeze", "token_embeding.*"}),
+                "freeze: no parameter fits \"token_embeding.*\"; did you mean token_embedding.*?");
+  CHECK(folder.entries() == 0);
+}

@@ -23,6 +23,8 @@ Checkpoint small_checkpoint(const RunConfig& config = small_config()) {
           .data = "some data",
           .data_state = {.seed = 18446744073709551615u, .stream = 2, .counter = 3},
           .step = 7,
+          .loss_scaler = LossScaler::State{.scale = 0.1 + 0.2, .steps_since_change = 4, .overflows = 2},
+          .best = BestEvaluation{.loss = 1.0 / 3.0, .step = 5, .evaluations_since = 1},
           .weights = model.state(),
           .optimizer = {{"head.weight.first_moment", tensor({1, 2})}}};
 }
@@ -65,6 +67,8 @@ TEST_CASE("checkpoint: everything is read back as it was written") {
   CHECK(read.data == "some data");
   CHECK(read.data_state == written.data_state);
   CHECK(read.step == 7);
+  CHECK(read.loss_scaler == written.loss_scaler);
+  CHECK(read.best == written.best);
   CHECK(serialize_safetensors(to_safetensors(read)) == serialize_safetensors(to_safetensors(written)));
 }
 
@@ -145,6 +149,15 @@ TEST_CASE("checkpoint: a tensor that is missing or not expected is named") {
   Transformer model(checkpoint.config.model, Rng(1));
   CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"),
                        doctest::Contains("1 missing: head.weight; 1 unexpected: tail.weight"), Error);
+}
+
+TEST_CASE("checkpoint: a file none of whose names the model knows is refused, and not skipped over") {
+  Checkpoint checkpoint = small_checkpoint();
+  for (auto& [name, tensor] : checkpoint.weights) name = "model." + name;
+  Transformer model(checkpoint.config.model, Rng(1));
+  const auto count = std::to_string(checkpoint.weights.size());
+  CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"), doctest::Contains(count.c_str()), Error);
+  CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"), doctest::Contains("unexpected: model."), Error);
 }
 
 TEST_CASE("checkpoint: a safetensors file of something else is refused") {

@@ -1,5 +1,7 @@
 #include <jnorm/layers/metrics.hpp>
 
+#include <limits>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -31,6 +33,18 @@ TEST_CASE("metrics: validation figures stand only where the step was evaluated")
   const auto object = nlohmann::json::parse(to_json_line(metrics));
   CHECK(object["validation_loss"] == 2.5);
   CHECK(object["validation_accuracy"] == 0.25);
+}
+
+TEST_CASE("metrics: a scaled step has its scale and overflows, and no number for the norm if it was skipped") {
+  StepMetrics metrics;
+  CHECK_FALSE(nlohmann::json::parse(to_json_line(metrics)).contains("loss_scale"));
+  metrics.loss_scaling = {.scale = 0.5, .skipped = true, .overflows = 3};
+  metrics.gradient_norm = std::numeric_limits<double>::infinity();
+  const auto object = nlohmann::json::parse(to_json_line(metrics));
+  CHECK(object["loss_scale"] == 0.5);
+  CHECK(object["skipped"] == true);
+  CHECK(object["overflows"] == 3);
+  CHECK(object["gradient_norm"].is_null());
 }
 
 TEST_CASE("metrics: lines after the last step are cut, whole ones and one that was cut off in writing") {

@@ -44,6 +44,12 @@ TEST_CASE("run config: rates that are NaN, infinite or negative are refused by n
   CHECK(refusal([](TrainingConfig& c) { c.label_smoothing = 1.0; }) ==
         "label-smoothing: expected a number in [0, 1), got 1");
   CHECK(refusal([](TrainingConfig& c) { c.accumulate = 0; }) == "accumulate: expected a positive number, got 0");
+  CHECK(refusal([](TrainingConfig& c) { c.loss_scale_minimum = 0.0; }) ==
+        "loss-scale-minimum: expected a positive finite number, got 0");
+  CHECK(refusal([](TrainingConfig& c) { c.loss_scale = 0.5; }) ==
+        "loss-scale-minimum: expected no more than loss-scale 0.5, got 1");
+  CHECK(refusal([](TrainingConfig& c) { c.patience = 2, c.evaluation_interval = 0; }) ==
+        "patience: 2 needs evaluations on the way, but evaluate-every is 0");
   CHECK(refusal([](TrainingConfig& c) { c.beta2 = 1.0; }) == "beta2: expected a number in [0, 1), got 1");
   CHECK(refusal([](TrainingConfig& c) { c.adam_eps = 0.0; }) == "adam-eps: expected a positive finite number, got 0");
 }

@@ -63,13 +63,15 @@ TEST_CASE("run folder: replacing removes the earlier run's files and no others")
   const TemporaryFolder temporary;
   const std::string path = temporary.file("a");
   RunFolder::create(path, small_run());
-  for (const char* const name : {"/metrics.jsonl", "/checkpoint.safetensors", "/report.html", "/notes.txt"}) {
+  for (const char* const name :
+       {"/metrics.jsonl", "/checkpoint.safetensors", "/best.safetensors", "/report.html", "/notes.txt"}) {
     write(path + name, "x");
   }
   RunFolder::create(path, small_run(77), Existing::replace);
   CHECK(RunFolder::open(path).config().training.steps == 77);
   CHECK_FALSE(fs::exists(path + "/metrics.jsonl"));
   CHECK_FALSE(fs::exists(path + "/checkpoint.safetensors"));
+  CHECK_FALSE(fs::exists(path + "/best.safetensors"));
   CHECK_FALSE(fs::exists(path + "/report.html"));
   CHECK(fs::exists(path + "/notes.txt"));
 }
@@ -103,6 +105,29 @@ TEST_CASE("run folder: two at a time can't have it") {
   const std::string message = "another process is training in '" + path + "': wait for it, or stop it";
   CHECK_THROWS_WITH_AS(RunFolder::open(path), message.c_str(), Error);
   CHECK_THROWS_WITH_AS(RunFolder::create(path, small_run(), Existing::replace), message.c_str(), Error);
+}
+
+TEST_CASE("run folder: a file that the run would write is no input of it") {
+  const TemporaryFolder temporary;
+  fs::create_directories(temporary.file("a/inner"));
+  const std::string path = temporary.file("a");
+  CHECK_THROWS_WITH_AS(RunFolder::expect_not_written(path, path + "/inner/../metrics.jsonl"),
+                       doctest::Contains("/metrics.jsonl' is a file that the run in '"), Error);
+  CHECK_THROWS_AS(RunFolder::expect_not_written(path + "/", path + "/report.html"), Error);
+  RunFolder::expect_not_written(path, path + "/notes.txt");
+  RunFolder::expect_not_written(path, path + "/inner/metrics.jsonl");
+  RunFolder::expect_not_written(temporary.file("none"), temporary.file("metrics.jsonl"));
+}
+
+TEST_CASE("run folder: discarding removes the run's files, and the folder if nothing else is in it") {
+  const TemporaryFolder temporary;
+  RunFolder::create(temporary.file("a"), small_run()).discard();
+  CHECK_FALSE(fs::exists(temporary.file("a")));
+  fs::create_directory(temporary.file("b"));
+  write(temporary.file("b/notes.txt"), "x");
+  RunFolder::create(temporary.file("b"), small_run(), Existing::replace).discard();
+  CHECK_FALSE(fs::exists(temporary.file("b/config.toml")));
+  CHECK(fs::exists(temporary.file("b/notes.txt")));
 }
 
 TEST_CASE("run folder: metrics grow line by line, and are cut to a step") {

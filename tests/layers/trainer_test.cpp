@@ -458,3 +458,134 @@ TEST_CASE("trainer: explains the parameters that the first step left without a g
     CHECK_MESSAGE((&reason == &*found || reason.reason == NoGradient::zero_by_norm), reason.sentence);
   }
 }
+
+namespace {
+
+// A scale beyond float32, so that the first steps overflow.
+RunConfig overflowing_run() {
+  RunConfig config = small_run(20);
+  config.training.loss_scale = 0x1p132;
+  config.training.loss_scale_interval = 4;
+  return config;
+}
+
+Index most_adam_steps(const Trainer& trainer) {
+  double most = 0.0;
+  for (const auto& [name, tensor] : trainer.checkpoint().optimizer) {
+    if (name.ends_with(".steps")) most = std::max(most, tensor.item());
+  }
+  return static_cast<Index>(most);
+}
+
+}  // namespace
+
+TEST_CASE("trainer: a loss that is scaled by a power of 2 trains to the same bits") {
+  RunConfig config = small_run();
+  Trainer plain(config);
+  config.training.loss_scale = 1024.0;
+  Trainer scaled(config);
+  for (Index i = 0; i < 5; ++i) {
+    const StepMetrics a = plain.step(), b = scaled.step();
+    CHECK(a.loss == b.loss);
+    CHECK(a.gradient_norm == b.gradient_norm);
+    CHECK(b.loss_scaling->scale == 1024.0);
+    CHECK_FALSE(b.loss_scaling->skipped);
+  }
+  CHECK(all_weights(plain) == all_weights(scaled));
+}
+
+TEST_CASE("trainer: a step that overflows changes no weight, no moment and not the schedule, but counts") {
+  Trainer trainer(overflowing_run());
+  const std::vector<double> before = all_weights(trainer);
+  const StepMetrics first = trainer.step();
+  CHECK(first.step == 1);
+  CHECK(first.loss_scaling->skipped);
+  CHECK(first.loss_scaling->scale == 0x1p132);
+  CHECK(first.loss_scaling->overflows == 1);
+  CHECK(std::isinf(first.gradient_norm));
+  CHECK(all_weights(trainer) == before);
+  CHECK(most_adam_steps(trainer) == 0);
+  StepMetrics next = trainer.step();
+  while (next.loss_scaling->skipped) next = trainer.step();
+  CHECK(next.learning_rate == 0.5e-2);  // the first of two warm-up steps to 1e-2, as without overflows
+  CHECK(trainer.step().learning_rate == 1e-2);
+  CHECK(most_adam_steps(trainer) == 2);
+}
+
+TEST_CASE("trainer: a run with overflows ends after its steps") {
+  Trainer trainer(overflowing_run());
+  StepMetrics last;
+  while (!trainer.done()) last = trainer.step();
+  CHECK(last.step == 20);
+  CHECK(last.loss_scaling->overflows > 0);
+  CHECK(most_adam_steps(trainer) == 20 - last.loss_scaling->overflows);
+}
+
+TEST_CASE("trainer: with overflows a restored checkpoint goes on to the same bits") {
+  for (const Index interruption : {1, 2, 5, 9}) {
+    CAPTURE(interruption);
+    Trainer whole(overflowing_run()), first(overflowing_run()), second(overflowing_run());
+    run(whole, 20);
+    run(first, interruption);
+    second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
+    run(second, 20 - interruption);
+    CHECK(bytes_of(second) == bytes_of(whole));
+  }
+}
+
+TEST_CASE("trainer: overflows without end are an error") {
+  RunConfig config = overflowing_run();
+  config.training.steps = 100;
+  config.training.loss_scale_minimum = 0x1p131;
+  Trainer trainer(config);
+  CHECK_THROWS_WITH_AS(run(trainer, 100), doctest::Contains("in 20 steps one after another"), Error);
+  CHECK(trainer.steps_done() == 20);  // one to the minimum, and 19 of the 20 there
+}
+
+TEST_CASE("trainer: a checkpoint whose step was edited is refused") {
+  Trainer trainer(small_run());
+  run(trainer, 3);
+  Checkpoint checkpoint = trainer.checkpoint();
+  checkpoint.step = 0;
+  CHECK_THROWS_WITH_AS(Trainer(small_run()).restore(checkpoint, "c"),
+                       "'c': it is of step 0, 0 of them skipped, but its optimizer made 3", Error);
+}
+
+TEST_CASE("trainer: a restored run draws the batch that comes next, not the first one again") {
+  Trainer first(small_run()), second(small_run());
+  run(first, 3);
+  second.restore(first.checkpoint(), "c");
+  const double next = first.step().loss;
+  CHECK(second.step().loss == next);
+  CHECK(Trainer(small_run()).step().loss != next);
+}
+
+TEST_CASE("trainer: stops when the validation loss got no better in as many evaluations as it has patience for") {
+  RunConfig config = small_run(100);
+  config.training.learning_rate = 0.0;
+  config.training.patience = 2;
+  Trainer trainer(config);
+  while (!trainer.done()) trainer.step();
+  CHECK(trainer.steps_done() == 12);  // evaluations at 4, the best, 8 and 12
+  CHECK(trainer.stopped_early());
+  CHECK(trainer.best()->step == 4);
+  CHECK(trainer.best()->evaluations_since == 2);
+  CHECK_THROWS_WITH_AS(trainer.step(), "trainer: it stopped early, after step 12", Error);
+}
+
+TEST_CASE("trainer: while the validation loss gets better it doesn't stop") {
+  RunConfig config = small_run(40);
+  config.training.patience = 1;
+  Trainer trainer(config);
+  while (!trainer.done()) trainer.step();
+  CHECK(trainer.best()->step > 4);
+}
+
+TEST_CASE("trainer: patience without held-out data is refused") {
+  RunConfig config = small_run();
+  config.training.task = "modular_addition";
+  config.training.validation_fraction = 0.0;
+  config.training.patience = 3;
+  CHECK_THROWS_WITH_AS(Trainer{config}, "patience: 3 needs a validation loss, but no part of the data is held out",
+                       Error);
+}

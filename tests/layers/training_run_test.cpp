@@ -26,14 +26,14 @@ namespace fs = std::filesystem;
 
 // What a run leaves, without the times.
 struct Result {
-  std::string checkpoint;
+  std::string checkpoint, best;
   std::vector<std::string> metrics;
 
   friend bool operator==(const Result&, const Result&) = default;
 };
 
 Result result_of(const std::string& folder) {
-  Result result{read_file(folder + "/checkpoint.safetensors"), {}};
+  Result result{read_file(folder + "/checkpoint.safetensors"), read_file(folder + "/best.safetensors"), {}};
   std::ifstream lines(folder + "/metrics.jsonl");
   for (std::string line; std::getline(lines, line);) {
     auto object = nlohmann::json::parse(line);
@@ -310,4 +310,101 @@ TEST_CASE("training run: weights that aren't finite are no checkpoint, also wher
   CHECK_THROWS_WITH_AS(run.train(), doctest::Contains("step 1: after the optimizer's update weight token_embedding"),
                        Error);
   CHECK(!run.folder().has_checkpoint());
+}
+
+TEST_CASE("training run: the best checkpoint is that of the smallest validation loss") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(40);
+  config.training.learning_rate = 1.0;  // so large that it gets worse again and again
+  config.training.decay = Decay::constant;
+  config.training.evaluation_interval = 2;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  double best_loss = INFINITY;
+  Index best_step = 0;
+  run.train([&](const StepMetrics& metrics) {
+    if (!metrics.validation || metrics.validation->loss >= best_loss) return;
+    best_loss = metrics.validation->loss;
+    best_step = metrics.step;
+  });
+  CHECK(best_step < 40);
+  const Checkpoint best = load_checkpoint(run.folder().best_path());
+  CHECK(best.step == best_step);
+  CHECK(best.best->loss == best_loss);
+  CHECK(load_checkpoint(checkpoint_of(temporary.file("a"))).step == 40);
+}
+
+TEST_CASE("training run: without held-out data there is no best checkpoint") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(2);
+  config.training.task = "modular_addition";
+  config.training.validation_fraction = 0.0;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  run.train();
+  CHECK_FALSE(run.folder().has_best());
+}
+
+TEST_CASE("training run: one that ran out of patience is complete, wherever it was interrupted") {
+  RunConfig config = small_run(100);
+  config.training.learning_rate = 0.0;  // nothing ever gets better than at step 4
+  config.training.patience = 2;
+  const Result whole = uninterrupted(config);
+  CHECK(whole.metrics.size() == 12);
+  for (const Index step : {3, 7, 10}) {
+    CAPTURE(step);
+    const TemporaryFolder temporary;
+    train_until(TrainingRun::start(config, temporary.file("a")), step);
+    TrainingRun::resume(temporary.file("a")).train();
+    CHECK(result_of(temporary.file("a")) == whole);
+    TrainingRun run = TrainingRun::resume(temporary.file("a"));
+    CHECK(run.complete());
+    CHECK(run.trainer().stopped_early());
+  }
+}
+
+TEST_CASE("training run: a folder whose first step couldn't be made is gone, and one that was resumed stays") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("a");
+  const auto fail_first_step = [](TrainingRun run) {
+    Parameter& weight = *run.trainer().model().parameters().front();
+    weight.add_gradient(full(weight.shape(), INFINITY));
+    CHECK_THROWS_WITH_AS(run.train(), doctest::Contains("step 1: the norm of the gradients is inf"), Error);
+  };
+  fail_first_step(TrainingRun::start(small_run(10), folder));
+  CHECK_FALSE(fs::exists(folder));
+  train_until(TrainingRun::start(small_run(10), folder), 2);  // before the first checkpoint
+  fail_first_step(TrainingRun::resume(folder));
+  CHECK(fs::exists(folder + "/config.toml"));
+}
+
+TEST_CASE("training run: a text that the run's folder would lose is refused") {
+  const TemporaryFolder temporary;
+  fs::create_directory(temporary.file("a"));
+  std::ofstream(temporary.file("a/metrics.jsonl")) << std::string(400, 'a');
+  RunConfig config = small_run(1);
+  config.training.task = "";
+  config.model.context = 4;
+  config.training.text = temporary.file("a/metrics.jsonl");
+  CHECK_THROWS_WITH_AS(TrainingRun::start(config, temporary.file("a"), Existing::replace),
+                       doctest::Contains("train on a copy, or name another folder"), Error);
+  CHECK(read_file(temporary.file("a/metrics.jsonl")) == std::string(400, 'a'));
+}
+
+TEST_CASE("training run: a checkpoint can be read whenever the run is writing") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(40);
+  config.training.checkpoint_interval = 1;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  std::atomic<bool> stop{false};
+  Index read = 0;
+  std::thread reader([&] {
+    while (!stop) {
+      if (!fs::exists(temporary.file("a/checkpoint.safetensors"))) continue;
+      load_model(checkpoint_of(temporary.file("a")));  // throws, and ends the test program, on half a file
+      ++read;
+    }
+  });
+  run.train();
+  stop = true;
+  reader.join();
+  CHECK(read > 0);
 }
