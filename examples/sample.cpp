@@ -71,7 +71,7 @@ class Sample final : public Command {
     session.expect_free("sample.txt");
     const std::string path = checkpoint_of(from_);
     const std::unique_ptr<Transformer> model = load_model(path);
-    expect(model->config().vocabulary == 256,
+    expect(is_byte_level(model->config()),
            "sample: {} was trained on a task with {} symbols; only models of a text can be sampled", path,
            model->config().vocabulary);
     Rng rng = Rng(session.common().seed).split("sample");

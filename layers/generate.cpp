@@ -10,6 +10,8 @@ namespace jnorm {
 
 namespace {
 
+constexpr Index kBytes = 256;
+
 void check(std::span<const double> logits, const SamplingOptions& options) {
   expect(options.temperature >= 0.0 && std::isfinite(options.temperature),
          "sampling: the temperature must be 0 or positive and finite, but is {}", options.temperature);
@@ -29,15 +31,43 @@ std::vector<std::size_t> candidates(std::span<const double> logits, Index top_k)
   return tokens;
 }
 
-// [V]: the logits of the token after the last one.
-std::vector<double> next_logits(Transformer& model, Tape& tape, std::span<const std::int32_t> sequence) {
+// The logits of the token after the last one: those of the first `count` of the vocabulary.
+std::vector<double> next_logits(Transformer& model, Tape& tape, std::span<const std::int32_t> sequence, Index count) {
   tape.reset();
   const auto length = static_cast<Index>(sequence.size());
   const std::vector<double> logits = model(tape, indices({1, length}, sequence)).value().values();  // [1, T, V]
-  return {logits.end() - model.config().vocabulary, logits.end()};
+  const auto begin = logits.end() - model.config().vocabulary;
+  return {begin, begin + count};
+}
+
+// Draws from the first `drawable` tokens of the vocabulary alone.
+std::vector<std::int32_t> generate_below(Index drawable, Transformer& model, std::span<const std::int32_t> prompt,
+                                         Index count, const SamplingOptions& options, Rng& rng,
+                                         const std::function<void(std::int32_t)>& observe) {
+  expect(!prompt.empty(), "generate: the prompt is empty: expected at least one token to go on from");
+  expect(count >= 0, "generate: the number of tokens must not be negative, but is {}", count);
+  const Index vocabulary = model.config().vocabulary;
+  for (const std::int32_t token : prompt) {
+    expect(token >= 0 && token < vocabulary, "generate: the prompt's token {} is outside the model's vocabulary of {}",
+           token, vocabulary);
+  }
+
+  const auto context = static_cast<std::size_t>(model.config().context);
+  std::vector<std::int32_t> sequence(prompt.begin(), prompt.end());
+  Tape tape;
+  for (Index i = 0; i < count; ++i) {
+    const std::span<const std::int32_t> window = std::span(sequence).last(std::min(sequence.size(), context));
+    sequence.push_back(sample_token(next_logits(model, tape, window, drawable), options, rng));
+    if (observe) observe(sequence.back());
+  }
+  return {sequence.begin() + static_cast<Index>(prompt.size()), sequence.end()};
 }
 
 }  // namespace
+
+bool is_byte_level(const TransformerConfig& config) {
+  return config.vocabulary == kBytes || config.vocabulary == kBytes + 1;
+}
 
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, Rng& rng) {
   check(logits, options);
@@ -60,35 +90,17 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 std::vector<std::int32_t> generate(Transformer& model, std::span<const std::int32_t> prompt, Index count,
                                    const SamplingOptions& options, Rng& rng,
                                    const std::function<void(std::int32_t)>& observe) {
-  expect(!prompt.empty(), "generate: the prompt is empty: expected at least one token to go on from");
-  expect(count >= 0, "generate: the number of tokens must not be negative, but is {}", count);
-  const Index vocabulary = model.config().vocabulary;
-  for (const std::int32_t token : prompt) {
-    expect(token >= 0 && token < vocabulary, "generate: the prompt's token {} is outside the model's vocabulary of {}",
-           token, vocabulary);
-  }
-
-  const auto context = static_cast<std::size_t>(model.config().context);
-  std::vector<std::int32_t> sequence(prompt.begin(), prompt.end());
-  Tape tape;
-  for (Index i = 0; i < count; ++i) {
-    const std::span<const std::int32_t> window = std::span(sequence).last(std::min(sequence.size(), context));
-    sequence.push_back(sample_token(next_logits(model, tape, window), options, rng));
-    if (observe) observe(sequence.back());
-  }
-  return {sequence.begin() + static_cast<Index>(prompt.size()), sequence.end()};
+  return generate_below(model.config().vocabulary, model, prompt, count, options, rng, observe);
 }
 
 std::string generate(Transformer& model, std::string_view prompt, Index count, const SamplingOptions& options, Rng& rng,
                      const std::function<void(char)>& observe) {
-  constexpr Index bytes = 256;
-  expect(model.config().vocabulary == bytes,
-         "generate: expected a byte-level model with a vocabulary of {}, but it has {}", bytes,
-         model.config().vocabulary);
+  expect(is_byte_level(model.config()), "generate: expected a byte-level model with a vocabulary of {}, but it has {}",
+         kBytes, model.config().vocabulary);
   std::vector<std::int32_t> tokens;
   for (const char c : prompt) tokens.push_back(static_cast<unsigned char>(c));
   std::string text;
-  generate(model, tokens, count, options, rng, [&](std::int32_t token) {
+  generate_below(kBytes, model, tokens, count, options, rng, [&](std::int32_t token) {
     text.push_back(static_cast<char>(token));
     if (observe) observe(text.back());
   });

@@ -29,7 +29,10 @@ std::vector<std::int32_t> generate(Transformer& model, std::span<const std::int3
                                    const SamplingOptions& options, Rng& rng,
                                    const std::function<void(std::int32_t)>& observe = {});
 
-// The same for a byte-level model.
+// Whether a model's tokens are bytes, and perhaps a last one that fills up short sequences.
+bool is_byte_level(const TransformerConfig& config);
+
+// The same for a byte-level model. It draws bytes alone.
 std::string generate(Transformer& model, std::string_view prompt, Index count, const SamplingOptions& options, Rng& rng,
                      const std::function<void(char)>& observe = {});
 

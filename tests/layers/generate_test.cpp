@@ -1,5 +1,6 @@
 #include <jnorm/layers/generate.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -140,4 +141,21 @@ TEST_CASE("generate: a text needs a byte-level model") {
   Rng rng(3);
   CHECK_THROWS_WITH_AS(generate(model, "a", 1, {}, rng),
                        "generate: expected a byte-level model with a vocabulary of 256, but it has 13", Error);
+}
+
+TEST_CASE("generate: a byte-level model that was trained on padded sequences never draws the padding") {
+  Transformer model = small_model(257);
+  Rng rng(3);
+  NamedTensors state = model.state();
+  for (auto& [name, tensor] : state) {  // logits of 8 for the padding, 4 for 'b', and 0 for other bytes
+    if (name == "final_norm.beta") tensor = ones({8});
+    if (name != "head.weight") continue;
+    std::vector<double> weight(std::size_t{257} * 8, 0.0);
+    std::fill_n(weight.begin() + 256 * 8, 8, 1.0);
+    std::fill_n(weight.begin() + 'b' * 8, 8, 0.5);
+    tensor = jnorm::tensor({257, 8}, weight, DType::float32);
+  }
+  model.load_state(state);
+  CHECK(generate(model, std::vector<std::int32_t>{0}, 1, kGreedy, rng)[0] == 256);
+  CHECK(generate(model, "a", 8, kGreedy, rng) == "bbbbbbbb");
 }

@@ -1,5 +1,7 @@
 #include <jnorm/layers/utf8.hpp>
 
+#include <string>
+
 #include <doctest/doctest.h>
 
 using namespace jnorm;
@@ -31,4 +33,20 @@ TEST_CASE("complete_utf8_prefix: bytes that can become no character are not held
   CHECK(complete_utf8_prefix("a\xFF") == "a\xFF");
   CHECK(complete_utf8_prefix("a\x80") == "a\x80");
   CHECK(complete_utf8_prefix("\xF0\x41") == "\xF0\x41");
+}
+
+TEST_CASE("complete_utf8_prefix: whatever the pieces, what is shown is whole characters that make up the input") {
+  const std::string input = "a\u00e9\u4f60\U0001F60A!";
+  for (std::size_t piece = 1; piece <= input.size(); ++piece) {
+    std::string shown, pending;
+    for (std::size_t at = 0; at < input.size(); at += piece) {
+      pending += input.substr(at, piece);
+      const std::string whole(complete_utf8_prefix(pending));
+      CHECK(is_utf8(whole));
+      shown += whole;
+      pending.erase(0, whole.size());
+    }
+    CHECK(shown == input);
+    CHECK(pending.empty());
+  }
 }
