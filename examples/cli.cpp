@@ -269,6 +269,12 @@ void Session::expect_free(const std::string& name) const {
          "--out: {} exists already; --force replaces it", path_of(name));
 }
 
+void Session::expect_not_input(const std::string& name, const std::string& input) const {
+  std::error_code missing;
+  expect(common_.out.empty() || !std::filesystem::equivalent(path_of(name), input, missing),
+         "--out: {} is what the command reads; name another folder", path_of(name));
+}
+
 void Session::note(std::string_view line) const {
   if (!common_.quiet) say(stderr, fmt::format("{}\n", line));
 }

@@ -54,6 +54,8 @@ class Session {
   void show(const std::string& name, const Text& text, const Json& json) const;
   // Throws what show() would for a file that exists: before long work, and not after it.
   void expect_free(const std::string& name) const;
+  // Throws Error(argument) if it would replace a file that the command reads, by force or not.
+  void expect_not_input(const std::string& name, const std::string& input) const;
 
   // Lines to standard error: notes unless -q, details only with -v.
   void note(std::string_view line) const;

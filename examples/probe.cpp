@@ -78,6 +78,7 @@ class ProbeCommand final : public Command {
 
   void run(const Session& session) override {
     session.expect_free("probe.txt");
+    for (const std::string& input : {from_, text_}) session.expect_not_input("probe.txt", input);
     const std::unique_ptr<Transformer> model = make_model(session);
     Progress progress = session.progress({.what = "measuring", .total = model->config().layers, .unit = "layers"});
     const Index context = model->config().context;

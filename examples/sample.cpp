@@ -69,6 +69,7 @@ class Sample final : public Command {
     expect(!from_.empty(), "sample: say which run folder or checkpoint to generate from");
     expect(!session.given("--dtype"), "--dtype: a model is sampled in the type that it was trained in; leave it away");
     session.expect_free("sample.txt");
+    session.expect_not_input("sample.txt", from_);
     const std::string path = checkpoint_of(from_);
     const std::unique_ptr<Transformer> model = load_model(path);
     expect(is_byte_level(model->config()),

@@ -91,3 +91,12 @@ TEST_CASE("jnorm sample --json: a prompt that is no UTF-8 still gives valid JSON
   REQUIRE(nlohmann::json::accept(run.out));
   CHECK(nlohmann::json::parse(run.out)["prompt"] == "\xEF\xBF\xBD");
 }
+
+TEST_CASE("jnorm sample: a checkpoint that the result would replace is refused, by force too") {
+  const TemporaryFolder folder;
+  const std::string checkpoint = folder.file("sample.txt");
+  std::ofstream(checkpoint) << "x";
+  check_refused({"sample", checkpoint, "--out", folder.path(), "--force"},
+                "--out: " + checkpoint + " is what the command reads; name another folder");
+  CHECK(read_file(checkpoint) == "x");
+}
