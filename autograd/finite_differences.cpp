@@ -79,6 +79,7 @@ WeightedFunction::WeightedFunction(const DifferentiableFunction& function, std::
 
 Tensor WeightedFunction::output() {
   Tape tape;
+  tape.set_measuring(true);
   std::vector<Var> xs;
   for (const Tensor& input : inputs_) xs.push_back(tape.variable(input));
   return function_(xs).value();

@@ -205,6 +205,7 @@ void RecomputedParts::drop(Tape& tape, const RecomputedPart& part) {
 void RecomputedParts::compute_again(const RecomputedPart& part) {
   Tape again;
   again.inside_recomputed_part_ = true;
+  again.set_measuring(true);
   std::vector<Var> inputs;
   for (const NodeIndex input : part.inputs) {
     const Node& node = tape_.node(input);

@@ -107,6 +107,11 @@ class Tape {
   // be, and only their NaN counts.
   void trace_non_finite(bool on) { traces_non_finite_ = on; }
 
+  // A function runs on this tape to be measured or computed again, not to train: what a module changes in a forward,
+  // such as BatchNorm's running statistics, stays as it is. Gradient checks and recompute() say so of their tapes.
+  void set_measuring(bool on) { measuring_ = on; }
+  bool measuring() const { return measuring_; }
+
   // What the tape holds now, and the most since reset().
   TapeMemory memory() const;
 
@@ -194,6 +199,7 @@ class Tape {
 
   bool recording_ = true;
   bool traces_non_finite_ = false;
+  bool measuring_ = false;
   std::vector<std::pair<NodeIndex, GradientHook>> hooks_;
   std::vector<RecomputedPart> recomputed_parts_;  // in the order of their nodes
   std::recursive_mutex recomputed_parts_mutex_;   // running a part again may sweep values from before it

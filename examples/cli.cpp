@@ -73,7 +73,15 @@ void set_flag(Flag& flag, const std::string& value, const std::string& before, E
   flag.given = true;
 }
 
-void apply_config_file(Flags& flags, const std::string& path) {
+// A setting of a configuration file, and the option that it sets.
+struct FileSetting {
+  Flag* flag;
+  std::string value;
+  std::string where;
+};
+
+std::vector<FileSetting> settings_of_file(Flags& flags, const std::string& path) {
+  std::vector<FileSetting> settings;
   for (const Setting& setting : read_config_file(path)) {
     const std::string where = fmt::format("'{}', line {}: ", path, setting.line);
     if (setting.key == "config") fail(ErrorKind::file, "{}config: a configuration file names no other", where);
@@ -81,27 +89,34 @@ void apply_config_file(Flags& flags, const std::string& path) {
     if (flag == nullptr) {
       fail(ErrorKind::file, "{}{}: no such key{}", where, setting.key, did_you_mean(setting.key, flags.keys()));
     }
-    set_flag(*flag, setting.value, where, ErrorKind::file);
+    settings.push_back({flag, setting.value, where});
   }
+  return settings;
 }
 
-// A configuration file first, so that the command line wins.
+void apply_word(Entry& entry, Flag& flag, const std::string& value) {
+  const std::vector<std::string> names = entry.flags.names();
+  const bool is_option = std::find(names.begin(), names.end(), value) != names.end();
+  expect(flag.kind == Flag::Kind::toggle || !is_option, "{}: expected a value, got the option {}", flag.name, value);
+  expect(flag.kind != Flag::Kind::option || !value.empty(), "{}: expected a value, got none", flag.name);
+  set_flag(flag, value, flag.kind == Flag::Kind::positional ? "" : "--", ErrorKind::argument);
+}
+
+// A configuration file first, so that the command line wins; and before both, what sets other options too.
 void apply_flags(Entry& entry) {
   std::vector<Flag>& flags = entry.flags.all();
   const auto words = [&](std::size_t i) { return entry.options[i]->results(); };
+  std::vector<FileSetting> from_file;
   for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (flags[i].key() != "config" || words(i).empty()) continue;
-    apply_config_file(entry.flags, words(i).back());
+    if (flags[i].key() == "config" && !words(i).empty()) from_file = settings_of_file(entry.flags, words(i).back());
   }
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (words(i).empty()) continue;
-    const std::string value = words(i).back();
-    const std::vector<std::string> names = entry.flags.names();
-    const bool is_option = std::find(names.begin(), names.end(), value) != names.end();
-    expect(flags[i].kind == Flag::Kind::toggle || !is_option, "{}: expected a value, got the option {}", flags[i].name,
-           value);
-    expect(flags[i].kind != Flag::Kind::option || !value.empty(), "{}: expected a value, got none", flags[i].name);
-    set_flag(flags[i], value, flags[i].kind == Flag::Kind::positional ? "" : "--", ErrorKind::argument);
+  for (const bool comes_first : {true, false}) {
+    for (const auto& [flag, value, where] : from_file) {
+      if (flag->comes_first == comes_first) set_flag(*flag, value, where, ErrorKind::file);
+    }
+    for (std::size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i].comes_first == comes_first && !words(i).empty()) apply_word(entry, flags[i], words(i).back());
+    }
   }
 }
 

@@ -121,6 +121,7 @@ Flag& Flags::setting(const RunSetting& setting, RunConfig& target) {
   Flag& flag = is_truth ? append(Flag::Kind::toggle, "--" + setting.name, "", setting.help, "")
                         : append(Flag::Kind::option, "--" + setting.name, values, setting.help, setting.get(target));
   if (is_truth) flag.negation = fmt::format("--no-{}", setting.name);
+  flag.comes_first = setting.comes_first;
   flag.set = [&setting, &target](const std::string& text) { setting.set(target, text); };
   return flag;
 }

@@ -28,6 +28,7 @@ struct Flag {
   std::string short_name;                       // "-q", or empty
   std::string negation;                         // of a toggle that is on unless told otherwise: "--no-final-norm"
   std::function<void(const std::string&)> set;  // throws Error(argument): "placement: expected ..., got ..."
+  bool comes_first = false;                     // it sets others too, which are set after it
   bool given = false;                           // on the command line or in a configuration file
 
   std::string key() const;  // the name without dashes, as a configuration file spells it

@@ -14,6 +14,8 @@ class Embedding : public Module {
   // deviation is a number that isn't negative.
   Embedding(Index count, Index dim, double deviation, Rng& rng);
 
+  Parameter& table() { return table_; }
+
   // Throws Error(argument) on a token outside [0, count).
   Var operator()(Tape& tape, const Tensor& tokens, SourceLine line = SourceLine::here());
 

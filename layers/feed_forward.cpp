@@ -18,6 +18,11 @@ std::string to_string(Activation activation) { return name_of(kActivations, acti
 
 Activation activation_from_string(std::string_view name) { return value_named("activation", kActivations, name); }
 
+const std::vector<Activation>& activations() {
+  static const std::vector<Activation> all = values_of(kActivations);
+  return all;
+}
+
 Var activate(Activation activation, const Var& x, SourceLine line) {
   switch (activation) {
     case Activation::relu: return relu(x, line);
@@ -30,9 +35,18 @@ Var activate(Activation activation, const Var& x, SourceLine line) {
 
 FeedForward::FeedForward(const FeedForwardConfig& config, const Rng& rng)
     : activation_(config.activation),
-      up_(add_random<Linear>("up", rng, config.dim, config.ffn, LinearOptions{true, config.initialization})),
-      down_(add_random<Linear>("down", rng, config.ffn, config.dim, LinearOptions{true, config.initialization})) {}
+      up_(add_random<Linear>("up", rng, config.dim, config.ffn,
+                             LinearOptions{config.bias, config.initialization, config.gains.inner})),
+      down_(add_random<Linear>("down", rng, config.ffn, config.dim,
+                               LinearOptions{config.bias, config.initialization, config.gains.output})) {
+  if (!config.gated) return;
+  gate_ = &add_random<Linear>("gate", rng, config.dim, config.ffn,
+                              LinearOptions{config.bias, config.initialization, config.gains.inner});
+}
 
-Var FeedForward::forward(const Var& x, SourceLine /*line*/) { return down_(activate(activation_, up_(x))); }
+Var FeedForward::forward(const Var& x, const Pass& /*pass*/, SourceLine /*line*/) {
+  if (gate_ == nullptr) return down_(activate(activation_, up_(x)));
+  return down_(activate(activation_, (*gate_)(x)) * up_(x));
+}
 
 }  // namespace jnorm

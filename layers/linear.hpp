@@ -9,6 +9,7 @@ namespace jnorm {
 struct LinearOptions {
   bool bias = true;
   Initialization initialization = Initialization::xavier;
+  double gain = 1.0;  // of the starting weights
 };
 
 // y = x W^T + b: x [..., in] -> [..., out], with parameters weight [out, in] and bias [out], which starts at 0.
@@ -19,7 +20,7 @@ class Linear : public Layer {
   Linear(Index in, Index out, const LinearOptions& options, Rng& rng);
 
  protected:
-  Var forward(const Var& x, SourceLine line) override;
+  Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
   Parameter& weight_;

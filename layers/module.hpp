@@ -10,13 +10,20 @@
 #include <jnorm/autograd/var.hpp>
 #include <jnorm/core/random.hpp>
 #include <jnorm/core/source_line.hpp>
+#include <jnorm/layers/pass.hpp>
 #include <jnorm/layers/state.hpp>
 
 namespace jnorm {
 
-// What a model is made of: parameters and child modules, each under a name. Names joined by dots are a path:
-// "blocks.3.attention.branch.query.weight". A module adds its parameters and children in its constructor, and owns
-// them.
+// A tensor that belongs to a model's state and isn't trained, such as BatchNorm's running statistics.
+struct Buffer {
+  std::string name;
+  std::string path;  // from the outermost module
+  Tensor value;
+};
+
+// What a model is made of: parameters, buffers and child modules, each under a name. Names joined by dots are a path:
+// "blocks.3.attention.branch.query.weight". A module adds them in its constructor, and owns them.
 class Module {
  public:
   virtual ~Module() = default;
@@ -30,10 +37,11 @@ class Module {
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   std::vector<std::pair<std::string, Parameter*>> named_parameters() const;  // by the path from this module
   Index parameter_count() const;                                             // how many numbers they hold
+  const std::vector<Buffer*>& buffers() const { return buffers_; }           // the children's too
 
-  // Copies of all parameters by path, in order; what is trained later doesn't change them.
+  // Copies of all parameters and then all buffers by path; what is trained later doesn't change them.
   NamedTensors state() const;
-  // Copies the values in, in any order, converted to the parameters' dtypes. Strict: throws one Error(argument) that
+  // Copies the values in, in any order, converted to the dtypes here. Strict: throws one Error(argument) that
   // lists all names that are missing, unexpected or of another shape, and changes nothing then.
   void load_state(const NamedTensors& state);
 
@@ -41,15 +49,21 @@ class Module {
   bool training() const { return training_; }
   void set_training(bool training);
 
-  // Converts the parameters, as from float32 to float64 for measurements. Drops their gradients.
+  // Starts the random numbers that layers draw in training, such as dropout's, anew: each layer's follow from `rng` and
+  // its path. A trainer does so for every step, so that a resumed run draws what it would have drawn.
+  virtual void start_random(const Rng& rng);
+
+  // Converts the parameters, as from float32 to float64 for measurements, and drops their gradients. Buffers are at
+  // least float32.
   virtual void to(DType dtype);
 
  protected:
   Module() = default;
 
-  // Both throw Error(argument) on an empty name, one with a dot, or one that is taken, and Error(state) once the module
+  // All throw Error(argument) on an empty name, one with a dot, or one that is taken, and Error(state) once the module
   // is itself part of another.
   Parameter& add_parameter(std::string name, Tensor value);
+  Buffer& add_buffer(std::string name, Tensor value);
   template <class Child>
   Child& add(const std::string& name, std::unique_ptr<Child> child) {
     Child& result = *child;
@@ -72,8 +86,10 @@ class Module {
   std::string name_;
   std::string path_;  // from the outermost module
   std::vector<std::unique_ptr<Parameter>> own_parameters_;
+  std::vector<std::unique_ptr<Buffer>> own_buffers_;
   std::vector<std::unique_ptr<Module>> children_;
   std::vector<Parameter*> parameters_;
+  std::vector<Buffer*> buffers_;
   bool training_ = true;
 };
 
@@ -82,11 +98,16 @@ class Module {
 class Layer : public Module {
  public:
   // `line` is where the call stands; the layer's operations are recorded with it.
-  Var operator()(const Var& x, SourceLine line = SourceLine::here());
+  Var operator()(const Var& x, const Pass& pass, SourceLine line = SourceLine::here());
+  Var operator()(const Var& x, SourceLine line = SourceLine::here()) { return (*this)(x, Pass{}, line); }
 
  protected:
-  virtual Var forward(const Var& x, SourceLine line) = 0;
+  virtual Var forward(const Var& x, const Pass& pass, SourceLine line) = 0;
 };
+
+// A parameter beside x: recorded on x's tape, in x's dtype. Where activations are narrower than the weights, this is
+// the place at which the weights are rounded; their gradients come back in the weights' dtype.
+Var parameter_for(const Var& x, Parameter& parameter, SourceLine line);
 
 // Layers one after the other, named "0", "1", ...
 class Sequence : public Layer {
@@ -96,7 +117,7 @@ class Sequence : public Layer {
   Layer& operator[](Index index) const;  // throws Error(argument) if it is out of range
 
  protected:
-  Var forward(const Var& x, SourceLine line) override;
+  Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
   std::vector<Layer*> layers_;

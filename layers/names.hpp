@@ -26,6 +26,13 @@ const char* name_of(const Named<T> (&table)[N], T value) {
        table[0].name);
 }
 
+template <class T, std::size_t N>
+std::vector<T> values_of(const Named<T> (&table)[N]) {
+  std::vector<T> values;
+  for (const auto& entry : table) values.push_back(entry.value);
+  return values;
+}
+
 // Throws Error(argument): "norm: expected one of layer, rms, none, got "lyer"; did you mean layer?".
 [[noreturn]] inline void fail_unknown_name(const char* what, std::string_view name,
                                            const std::vector<std::string>& known) {

@@ -9,8 +9,9 @@
 
 namespace jnorm {
 
-// What the residual stack of a model looks like to a derivative, at one input. N = T dim, the numbers in x_l [1, T,
-// dim]; every Jacobian is [N, N]; ||.||_F is the Frobenius norm.
+// What the residual stack of a model looks like to a derivative, at one input: the stack of decoders, if there are two.
+// N is how many numbers x_l has, T dim, or 2 T dim for a placement with two streams; every Jacobian is [N, N]; ||.||_F
+// is the Frobenius norm.
 
 struct JacobianMeasures {
   double identity_distance;  // ||J - I||_F / sqrt(N)
@@ -20,17 +21,17 @@ struct JacobianMeasures {
   double decomposition_error;
 };
 
-// x -> y through one residual sublayer. Its parts are the branch F and the norm N; C is what the placement says:
-// I + J_F J_N for x + F(N(x)), J_N (I + J_F) for N(x + F(x)). J_F is the tape's, J_N the closed form.
+// x -> y through one residual sublayer. Its parts are the branch F and the norms N; C is what the placement says:
+// I + J_F J_N for x + F(N(x)), J_N (I + J_F) for N(x + F(x)), ... J_F is the tape's, J_N the closed form.
 struct SublayerReport {
   std::string name;  // "attention"
   JacobianMeasures jacobian;
   double branch_norm;     // ||J_F||_F / sqrt(N)
-  double norm_sigma_max;  // of J_N over all T rows; 1 and 1 where there is no norm
+  double norm_sigma_max;  // of the first norm's J_N over all T rows; 1 and 1 where there is none
   double norm_sigma_min;
 };
 
-// x_l -> x_{l+1} through one block; C is the product of its sublayers' C.
+// x_l -> x_{l+1} through one block; C is the product of its sublayers' C (and what a sublayer adds of x_l itself).
 struct LayerReport {
   Index layer;  // l
   JacobianMeasures jacobian;
@@ -60,9 +61,10 @@ struct ProbeReport {
 inline constexpr double kDecompositionTolerance = 1e-10;
 
 struct ProbeOptions {
-  // The input is the model's embedding of `tokens` [1, T], or x_0 [1, T, dim] as it stands, or else drawn:
+  // The input is the model's embedding of `tokens` [1, T], or x_0 [1, T, N / T] as it stands, or else drawn:
   // x_0 ~ N(0, 1) from a generator of its own, and normalized once where the placement normalizes the residual stream.
   Tensor tokens = {};
+  Tensor source = {};   // [1, S], with tokens only: what an encoder reads; otherwise its output is drawn
   Tensor targets = {};  // [1, T], with tokens only: what the loss is the cross-entropy of
   Tensor x0 = {};
   Index context = 0;  // T of a drawn x_0; 0: the model's context

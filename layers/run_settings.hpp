@@ -22,6 +22,7 @@ struct RunSetting {
   // Whether a file may lack it, and means its default by that. Every setting that is added to the list later may be
   // left out, so that earlier runs stay readable; so its default must be what runs did before there was the setting.
   bool may_be_left_out = false;
+  bool comes_first = false;  // setting it sets others too, so it must be set before them
   std::function<std::string(const RunConfig&)> get;
   // Throws Error(argument): steps: expected a whole number, got "x"
   std::function<void(RunConfig&, const std::string&)> set;

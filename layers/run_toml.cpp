@@ -68,8 +68,13 @@ std::string take_value(std::string_view& text) {
 }
 
 struct Line {
-  const RunSetting& setting;
+  const RunSetting* setting;
   std::string value;
+};
+
+struct NumberedLine {
+  Line line;
+  Index number;
 };
 
 Line parse_line(std::string_view line) {
@@ -81,7 +86,7 @@ Line parse_line(std::string_view line) {
   std::string value = take_value(rest);
   rest = trimmed(rest);
   expect(rest.empty() || rest[0] == '#', "{}: expected the end of the line, got {}", setting.name, in_quotes(rest));
-  return {setting, std::move(value)};
+  return {&setting, std::move(value)};
 }
 
 }  // namespace
@@ -97,7 +102,7 @@ std::string to_toml(const RunConfig& config) {
 }
 
 RunConfig from_toml(std::string_view text, std::string_view name_for_errors) {
-  RunConfig config;
+  std::vector<NumberedLine> lines;
   std::set<std::string> seen;
   for (Index number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -105,9 +110,18 @@ RunConfig from_toml(std::string_view text, std::string_view name_for_errors) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.empty() || line[0] == '#') continue;
     try {
-      const auto [setting, value] = parse_line(line);
-      setting.set(config, value);
-      expect(seen.insert(setting.name).second, "{} stands there twice", setting.name);
+      lines.push_back({parse_line(line), number});
+      const std::string& name = lines.back().line.setting->name;
+      expect(seen.insert(name).second, "{} stands there twice", name);
+    } catch (const Error& error) {
+      fail(ErrorKind::file, "'{}', line {}: {}", name_for_errors, number, error.what());
+    }
+  }
+  RunConfig config;
+  std::stable_partition(lines.begin(), lines.end(), [](const auto& each) { return each.line.setting->comes_first; });
+  for (const auto& [line, number] : lines) {
+    try {
+      line.setting->set(config, line.value);
     } catch (const Error& error) {
       fail(ErrorKind::file, "'{}', line {}: {}", name_for_errors, number, error.what());
     }

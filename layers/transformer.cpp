@@ -1,48 +1,37 @@
 #include <jnorm/layers/transformer.hpp>
 
 #include <cmath>
-#include <numbers>
 #include <numeric>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/site.hpp>
-#include <jnorm/layers/attention.hpp>
 
 namespace jnorm {
 
 namespace {
 
-// Token and position embeddings of variance 1/2 each make x_0 of variance 1. That is the setting in which the block
-// Jacobians are derived and measured (Xiong et al. 2020), and that of the original Transformer, whose N(0, 1/dim) rows
-// are scaled by sqrt(dim). Much smaller ones, as 0.02, would leave the first blocks of a Pre-Norm model with a branch
-// that outweighs x: far from the identity for a reason that has nothing to do with the placement.
-constexpr double kEmbeddingDeviation = 1.0 / std::numbers::sqrt2;
+using Side = SublayerPlace::Side;
 
-std::unique_ptr<Layer> make_norm(const TransformerConfig& config) {
-  return make_norm(config.norm, config.dim, config.eps);
+double deviation(const TransformerConfig& config) {
+  return embedding_deviation(config.initialization,
+                             {.dim = config.dim,
+                              .addends = config.positions == Positions::learned ? 2 : 1,
+                              .tied = config.tied_embedding,
+                              .scaled = config.scaled_embedding,
+                              .layers = config.encoder_layer_count() + config.decoder_layer_count()});
 }
 
-std::unique_ptr<ResidualSublayer> make_sublayer(const TransformerConfig& config, std::unique_ptr<Layer> branch) {
-  return std::make_unique<ResidualSublayer>(config.placement, make_norm(config), std::move(branch));
-}
-
-std::unique_ptr<Layer> make_attention(const TransformerConfig& config, const Rng& rng) {
-  return std::make_unique<Attention>(
-      AttentionConfig{.dim = config.dim, .heads = config.heads, .initialization = config.initialization}, rng);
-}
-
-std::unique_ptr<Layer> make_feed_forward(const TransformerConfig& config, const Rng& rng) {
-  return std::make_unique<FeedForward>(FeedForwardConfig{.dim = config.dim,
-                                                         .ffn = config.ffn_width(),
-                                                         .activation = config.activation,
-                                                         .initialization = config.initialization},
-                                       rng);
-}
-
-std::unique_ptr<Sequence> make_blocks(const TransformerConfig& config, const Rng& rng) {
+std::unique_ptr<Sequence> make_blocks(const TransformerConfig& config, Side side, const Rng& rng) {
+  const bool both = config.kind == ModelKind::encoder_decoder;
+  const Index layers = side == Side::encoder ? config.encoder_layer_count() : config.layers;
   auto blocks = std::make_unique<Sequence>();
-  for (Index i = 0; i < config.layers; ++i) {
-    blocks->append(std::make_unique<Block>(config, rng.split(std::to_string(i))));
+  for (Index i = 0; i < layers; ++i) {
+    const SublayerPlace place{.layer = i + 1,
+                              .layers = layers,
+                              .side = side,
+                              .encoder_layers = both ? config.encoder_layer_count() : 0,
+                              .decoder_layers = both ? config.decoder_layer_count() : 0};
+    blocks->append(std::make_unique<Block>(config, rng.split(std::to_string(i)), place));
   }
   return blocks;
 }
@@ -52,73 +41,125 @@ const TransformerConfig& validated(const TransformerConfig& config) {
   return config;
 }
 
-Tensor positions(Index length) {
+Tensor positions(Index first, Index length) {
   Tensor result = Tensor::uninitialized({length}, DType::int32);
-  std::iota(result.output_data<std::int32_t>(), result.output_data<std::int32_t>() + length, 0);
+  auto* const data = result.output_data<std::int32_t>();
+  std::iota(data, data + length, static_cast<std::int32_t>(first));
   return result;
 }
 
 }  // namespace
 
-void TransformerConfig::validate() const {
-  constexpr Index largest = Index{1} << 31;  // tokens and positions are int32; 4 dim^2 must fit into 64 bits
-  const auto expect_size = [&](const char* name, Index size) {
-    expect(size > 0 && size < largest, "{}: expected a positive size below 2^31, got {}", name, size);
-  };
-  expect_size("vocabulary", vocabulary);
-  expect_size("layers", layers);
-  expect_size("dim", dim);
-  expect_size("heads", heads);
-  expect_size("context", context);
-  expect(ffn >= 0 && ffn < largest, "ffn: expected a positive size below 2^31, or 0 for 4 dim, got {}", ffn);
-  expect(dim % heads == 0, "heads: {} don't divide dim {}", heads, dim);
-  expect(eps >= 0.0 && std::isfinite(eps), "eps: expected a finite number that isn't negative, got {}", eps);
-  expect(dtype == DType::float32 || dtype == DType::float64, "dtype: expected float32 or float64, got {}", dtype);
-}
-
-Block::Block(const TransformerConfig& config, const Rng& rng)
-    : attention_(add("attention", make_sublayer(config, make_attention(config, rng.split("attention"))))),
-      ffn_(add("ffn", make_sublayer(config, make_feed_forward(config, rng.split("ffn"))))) {}
-
-Var Block::forward(const Var& x, SourceLine /*line*/) { return ffn_(attention_(x)); }
-
 Transformer::Transformer(const TransformerConfig& config, const Rng& rng)
     : config_(validated(config)),
       token_embedding_(
-          add_random<Embedding>("token_embedding", rng, config.vocabulary, config.dim, kEmbeddingDeviation)),
-      position_embedding_(
-          add_random<Embedding>("position_embedding", rng, config.context, config.dim, kEmbeddingDeviation)),
-      blocks_(add("blocks", make_blocks(config, rng.split("blocks")))) {
-  if (config.has_final_norm()) final_norm_ = &add("final_norm", make_norm(config));
-  head_ = &add_random<Linear>("head", rng, config.dim, config.vocabulary,
-                              LinearOptions{.bias = false, .initialization = config.initialization});
+          add_random<Embedding>("token_embedding", rng, config.vocabulary, config.dim, deviation(config))) {
+  const bool both = config.kind == ModelKind::encoder_decoder;
+  if (config.positions == Positions::learned) {
+    position_embedding_ =
+        &add_random<Embedding>("position_embedding", rng, config.context, config.dim, deviation(config));
+  }
+  if (config.positions == Positions::sinusoidal) sinusoids_ = sinusoidal_positions(config.context, config.dim);
+  if (config.embedding_norm) embedding_norm_ = &add("embedding_norm", make_norm(config.norm_config()));
+  if (config.dropout > 0.0) {
+    embedding_dropout_ = &add("embedding_dropout", std::make_unique<Dropout>(config.dropout));
+  }
+  if (both) {
+    encoder_blocks_ = &add("encoder_blocks", make_blocks(config, Side::encoder, rng.split("encoder_blocks")));
+    if (config.has_final_norm()) encoder_norm_ = &add("encoder_norm", make_norm(config.norm_config()));
+  }
+  blocks_ = &add("blocks", make_blocks(config, both ? Side::decoder : Side::alone, rng.split("blocks")));
+  if (config.has_final_norm()) final_norm_ = &add("final_norm", make_norm(config.norm_config()));
+  if (config.head_transform) {
+    head_transform_ = &add_random<Linear>("head_transform", rng, config.dim, config.dim,
+                                          LinearOptions{.bias = config.bias, .initialization = config.initialization});
+    head_norm_ = &add("head_norm", make_norm(config.norm_config()));
+  }
+  if (!config.tied_embedding) {
+    head_ = &add_random<Linear>("head", rng, config.dim, config.vocabulary,
+                                LinearOptions{.bias = false, .initialization = config.initialization});
+  }
+  if (config.head_bias) head_bias_ = &add_parameter("head_bias", zeros({config.vocabulary}));
   Transformer::to(config.dtype);
 }
 
-Var Transformer::operator()(Tape& tape, const Tensor& tokens, SourceLine line) {
-  return unembed(stack(embed(tape, tokens, line)));
+Var Transformer::operator()(Tape& tape, const ModelInput& input, SourceLine line) {
+  const Pass pass = begin_pass(tape, input, line);
+  return unembed(stack(embed(tape, input.tokens, line), pass), pass);
 }
 
-Var Transformer::embed(Tape& tape, const Tensor& tokens, SourceLine line) {
+Var Transformer::embed(Tape& tape, const Tensor& tokens, Index first_position, SourceLine line) {
   const Site site{tape, line};
   expect(tokens.defined(), site, "transformer: expected tokens [batch, time], got an undefined tensor");
   expect(tokens.rank() == 2, site, "transformer: expected tokens [batch, time], got {}", tokens.shape());
   const Index length = tokens.dim(1);
   expect(length > 0, site, "transformer: a sequence needs at least one token, got none");
-  expect(length <= config_.context, site, "transformer: the sequences have {} tokens, but the context is {}", length,
-         config_.context);
-  const Var token = token_embedding_(tape, tokens, line);                   // [B, T, dim]
-  const Var position = position_embedding_(tape, positions(length), line);  // [T, dim]
-  return token + position;
+  expect(first_position >= 0 && first_position + length <= config_.context, site,
+         "transformer: the sequences have {} tokens, but the context is {}", first_position + length, config_.context);
+
+  Var x = token_embedding_(tape, tokens, line);  // [B, T, dim]
+  if (config_.scaled_embedding) x = affine(x, std::sqrt(static_cast<double>(config_.dim)), 0.0, line);
+  const Tensor at = positions(first_position, length);
+  if (position_embedding_ != nullptr) x = x + (*position_embedding_)(tape, at, line);  // [T, dim] beside every sequence
+  if (sinusoids_.defined()) x = x + embedding(tape.constant(sinusoids_, "sinusoids", line), at, line);
+  x = jnorm::to(x, config_.activation_dtype(), line);
+  if (embedding_norm_ != nullptr) x = (*embedding_norm_)(x, line);
+  if (embedding_dropout_ != nullptr) x = (*embedding_dropout_)(x, line);
+  return begin_streams(x);
 }
 
-Var Transformer::stack(const Var& x) { return blocks_(x); }
+Var Transformer::begin_streams(const Var& embedded) {
+  return config_.placement.two_streams ? concat({embedded, embedded}, -1) : embedded;
+}
 
-Var Transformer::unembed(const Var& x) { return (*head_)(final_norm_ != nullptr ? (*final_norm_)(x) : x); }
+// The sum of both streams, the second one normalized (Xie et al. 2023), or the one stream, normalized.
+Var Transformer::end_streams(const Var& x, Layer* norm, const Pass& pass) const {
+  const auto normalized = [&](const Var& each) { return norm != nullptr ? (*norm)(each, pass) : each; };
+  if (!config_.placement.two_streams) return normalized(x);
+  return slice(x, -1, {.stop = config_.dim}) + normalized(slice(x, -1, {.start = config_.dim}));
+}
+
+Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, SourceLine line) {
+  const Site site{tape, line};
+  const bool encodes = encoder_blocks_ != nullptr;
+  expect(encodes || !input.source.defined(), site, "transformer: got a source, but a model of kind {} has no encoder",
+         to_string(config_.kind));
+  expect(!encodes || input.source.defined(), site, "transformer: expected a source for the encoder, got none");
+  Pass pass{.mask = input.mask};
+  if (encodes) {
+    pass.memory = encode(tape, input, line);
+    pass.memory_mask = input.source_mask;
+  }
+  return pass;
+}
+
+Var Transformer::encode(Tape& tape, const ModelInput& input, SourceLine line) {
+  const Pass pass{.mask = input.source_mask};
+  const Var encoded = (*encoder_blocks_)(embed(tape, input.source, line), pass, line);
+  return end_streams(encoded, encoder_norm_, pass);
+}
+
+Var Transformer::stack(const Var& x, const Pass& pass) { return (*blocks_)(x, pass); }
+
+Var Transformer::final_hidden(const Var& x, const Pass& pass) { return end_streams(x, final_norm_, pass); }
+
+// Logits are of the weights' dtype, also where activations are narrower: a loss needs their digits.
+Var Transformer::unembed(const Var& x, const Pass& pass) {
+  Var hidden = final_hidden(x, pass);
+  if (head_transform_ != nullptr) {
+    hidden = (*head_norm_)(activate(config_.activation, (*head_transform_)(hidden, pass)), pass);
+  }
+  const SourceLine line = SourceLine::here();
+  Var logits =
+      head_ != nullptr ? (*head_)(hidden, pass) : linear(hidden, parameter_for(hidden, token_embedding_.table(), line));
+  logits = jnorm::to(logits, config_.dtype);
+  return head_bias_ != nullptr ? logits + parameter_for(logits, *head_bias_, line) : logits;
+}
 
 void Transformer::to(DType dtype) {
   Module::to(dtype);
   config_.dtype = dtype;
+  if (sinusoids_.defined()) sinusoids_ = sinusoidal_positions(config_.context, config_.dim, dtype);
 }
 
 }  // namespace jnorm

@@ -69,7 +69,7 @@ TEST_CASE("Flags: a run's settings are options, those of true and false two each
   flags.setting(run_setting("final-norm"), config);
   CHECK(flags.names() == std::vector<std::string>{"--layers", "--placement", "--final-norm", "--no-final-norm"});
   CHECK(flags.all()[0].default_value == "6");
-  CHECK(flags.all()[1].values == "pre|post");
+  CHECK(flags.all()[1].values.starts_with("pre|post|"));
   flags.all()[0].set("12");
   flags.all()[1].set("post");
   flags.all()[2].set("true");

@@ -82,7 +82,9 @@ TEST_CASE("jnorm graph: a model that can't be is refused in one line") {
   check_refused({"--layers", "0"}, "layers: expected a positive size below 2^31, got 0");
   check_refused({"--eps", "nan"}, "eps: expected a finite number that isn't negative, got nan");
   check_refused({"--dim", "16.5"}, "--dim: expected a whole number, got \"16.5\"");
-  check_refused({"--norm", "lyer"}, "--norm: expected one of layer, rms, none, got \"lyer\"; did you mean layer?");
+  check_refused(
+      {"--norm", "lyer"},
+      "--norm: expected one of layer, rms, batch, group, scale, dyt, none, got \"lyer\"; did you mean layer?");
   check_refused({"--placment", "pre"}, "--placment: no such option; did you mean --placement?");
   check_refused({"--module", "blocks.0.fnn"},
                 "--module: no module 'blocks.0.fnn' is on the tape; did you mean blocks.0.ffn?");

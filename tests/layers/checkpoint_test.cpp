@@ -166,7 +166,8 @@ TEST_CASE("checkpoint: a safetensors file of something else is refused") {
 }
 
 TEST_CASE("checkpoint: metadata that are wrong, unknown or missing are refused by name") {
-  CHECK(refusal_of_metadata("run.placement", "mid") == "'c': placement: expected one of pre, post, got \"mid\"");
+  CHECK(refusal_of_metadata("run.norm", "mid") ==
+        "'c': norm: expected one of layer, rms, batch, group, scale, dyt, none, got \"mid\"");
   CHECK(refusal_of_metadata("step", "x") == "'c': step: expected a whole number, got \"x\"");
   CHECK(refusal_of_metadata("step", "1001") == "'c': step: expected one of the run's 1000, got 1001");
   CHECK(refusal_of_metadata("run.dim", "0") == "'c': dim: expected a positive size below 2^31, got 0");

@@ -36,6 +36,8 @@ TEST_CASE("initialization: names go both ways") {
 }
 
 TEST_CASE("initialization: an unknown name is told the nearest one") {
-  CHECK_THROWS_WITH_AS(initialization_from_string("xaver"),
-                       "initialization: expected one of xavier, kaiming, got \"xaver\"; did you mean xavier?", Error);
+  CHECK_THROWS_WITH_AS(
+      initialization_from_string("xaver"),
+      "initialization: expected one of xavier, kaiming, gpt2, tfixup, deepnorm, got \"xaver\"; did you mean xavier?",
+      Error);
 }

@@ -17,7 +17,9 @@ class Scale : public Layer {
   Parameter& scale() { return scale_; }
 
  protected:
-  Var forward(const Var& x, SourceLine line) override { return multiply(x, x.tape().parameter(scale_, line), line); }
+  Var forward(const Var& x, const Pass& /*pass*/, SourceLine line) override {
+    return multiply(x, x.tape().parameter(scale_, line), line);
+  }
 
  private:
   Parameter& scale_;

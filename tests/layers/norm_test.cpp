@@ -33,7 +33,7 @@ TEST_CASE("norm: none leaves its input as it is and has no parameters") {
 }
 
 TEST_CASE("norm: every row of the last axis is normalized by itself") {
-  LayerNorm norm(4, 0.0);
+  LayerNorm norm(4, {.eps = 0.0});
   Tape tape;
   const Tensor x = tensor({{1, 2, 3, 4}, {100, 200, 300, 400}});
   CHECK(norm(tape.variable(x)).value() ==
@@ -48,12 +48,14 @@ TEST_CASE("norm: an input of another width is refused with both sizes") {
 }
 
 TEST_CASE("norm: an eps that is negative or NaN is refused when the norm is made") {
-  CHECK_THROWS_WITH_AS(LayerNorm(4, -1.0), "layer_norm: eps must be finite and not negative, but is -1", Error);
-  CHECK_THROWS_AS(RmsNorm(4, std::numeric_limits<double>::quiet_NaN()), Error);
+  CHECK_THROWS_WITH_AS(LayerNorm(4, {.eps = -1.0}), "layer_norm: eps must be finite and not negative, but is -1",
+                       Error);
+  CHECK_THROWS_AS(RmsNorm(4, {.eps = std::numeric_limits<double>::quiet_NaN()}), Error);
 }
 
 TEST_CASE("norm: names go both ways, and an unknown one is told the nearest") {
   CHECK(norm_kind_from_string(to_string(NormKind::rms)) == NormKind::rms);
-  CHECK_THROWS_WITH_AS(norm_kind_from_string("layr"),
-                       "norm: expected one of layer, rms, none, got \"layr\"; did you mean layer?", Error);
+  CHECK_THROWS_WITH_AS(
+      norm_kind_from_string("layr"),
+      "norm: expected one of layer, rms, batch, group, scale, dyt, none, got \"layr\"; did you mean layer?", Error);
 }

@@ -15,6 +15,5 @@ TEST_CASE("placement: a Pre-Norm model ends with a norm by default, a Post-Norm 
 }
 
 TEST_CASE("placement: an unknown one is told the nearest name") {
-  CHECK_THROWS_WITH_AS(Placement::named("psot"),
-                       "placement: expected one of pre, post, got \"psot\"; did you mean post?", Error);
+  CHECK_THROWS_WITH_AS(Placement::named("psot"), doctest::Contains("got \"psot\"; did you mean post?"), Error);
 }

@@ -13,21 +13,18 @@ namespace {
 // A sublayer whose parts can be called by themselves.
 struct Parts {
   explicit Parts(const Placement& placement) {
-    auto norm_part = make_norm(NormKind::layer, 8);
     auto branch_part = std::make_unique<FeedForward>(FeedForwardConfig{.dim = 8, .ffn = 16}, Rng(1));
-    norm = norm_part.get();
     branch = branch_part.get();
-    sublayer = std::make_unique<ResidualSublayer>(placement, std::move(norm_part), std::move(branch_part));
+    sublayer = std::make_unique<ResidualSublayer>(placement.rule({}), NormConfig{.dim = 8}, std::move(branch_part));
     Rng rng(2);
     x = tape.variable(randn({3, 8}, rng));
   }
 
-  Var n(const Var& input) { return (*norm)(input); }
+  Var n(const Var& input) { return layer_norm(input); }  // gamma and beta are 1 and 0 at the start
   Var f(const Var& input) { return (*branch)(input); }
 
   Tape tape;
   Var x;
-  Layer* norm;
   Layer* branch;
   std::unique_ptr<ResidualSublayer> sublayer;
 };

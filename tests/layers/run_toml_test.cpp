@@ -88,8 +88,9 @@ TEST_CASE("run toml: an unknown key names its line and the nearest right one") {
 }
 
 TEST_CASE("run toml: an unknown word names the right ones") {
-  CHECK(message_of(toml_with("placement", "'per'")) ==
-        "'c.toml', line 1: placement: expected one of pre, post, got \"per\"; did you mean pre?");
+  const std::string message = message_of(toml_with("placement", "'per'"));
+  CHECK(message.starts_with("'c.toml', line 3: placement: expected one of pre, post, "));
+  CHECK(message.ends_with(", got \"per\"; did you mean pre?"));
 }
 
 TEST_CASE("run toml: a wrong value says what was expected") {

@@ -17,7 +17,7 @@ using namespace jnorm;
 
 namespace {
 
-constexpr TransformerConfig kSmall{.vocabulary = 11, .layers = 2, .dim = 8, .heads = 2, .ffn = 12, .context = 6};
+const TransformerConfig kSmall{.vocabulary = 11, .layers = 2, .dim = 8, .heads = 2, .ffn = 12, .context = 6};
 
 TransformerConfig small(const Placement& placement) {
   TransformerConfig config = kSmall;
