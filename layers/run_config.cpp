@@ -67,6 +67,15 @@ void expect_lengths(const TrainingConfig& config) {
   expect(of_text == 0 || task.empty(), "min-length: it is a text's; give that of task {} as task-min-length", task);
 }
 
+Objective objective_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::decoder: break;
+    case ModelKind::encoder: return Objective::masked;
+    case ModelKind::encoder_decoder: return Objective::translation;
+  }
+  return Objective::next_token;
+}
+
 }  // namespace
 
 std::string to_string(OptimizerKind kind) { return name_of(kOptimizers, kind); }
@@ -141,10 +150,11 @@ void RunConfig::validate() const {
          training.min_length);
 }
 
-std::unique_ptr<DataSource> make_data(const RunConfig& config, Objective kind) {
+std::unique_ptr<DataSource> make_data(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   const Rng rng = Rng(training.seed).split("data");
-  const ObjectiveOptions objective{.objective = kind, .mask_fraction = training.mask_fraction};
+  const ObjectiveOptions objective{.objective = objective_of(config.model.kind),
+                                   .mask_fraction = training.mask_fraction};
   if (!training.task.empty()) {
     const TaskOptions options{.length = training.task_length,
                               .min_length = training.task_min_length,

@@ -54,7 +54,7 @@ struct TrainingConfig {
   std::string no_decay = {};              // don't decay
   std::string learning_rate_scales = {};  // "blocks.0.*=0.1,head.*=2"; where several fit, the last one holds
 
-  double loss_scale = 0.0;           // to begin with; 0: losses aren't scaled
+  double loss_scale = 0.0;           // to begin with; 0: 65536 where activations are float16, none elsewhere
   Index loss_scale_interval = 2000;  // steps without an overflow after which it doubles
   double loss_scale_minimum = 1.0;   // may be below 1
 
@@ -78,8 +78,8 @@ struct RunConfig {
   void validate() const;
 };
 
-// The data that a run trains on, for a model with this objective. They decide the model's vocabulary, and a task the
+// The data that a run trains on, as its kind of model reads them. They decide the model's vocabulary, and a task the
 // context. Throws as Text, TextData and make_task do.
-std::unique_ptr<DataSource> make_data(const RunConfig& config, Objective objective = Objective::next_token);
+std::unique_ptr<DataSource> make_data(const RunConfig& config);
 
 }  // namespace jnorm

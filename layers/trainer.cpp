@@ -70,9 +70,12 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainingConfig& training, const 
   fail(ErrorKind::argument, "there is no optimizer {}", static_cast<int>(training.optimizer));
 }
 
-std::optional<LossScaler> make_loss_scaler(const TrainingConfig& training) {
-  if (training.loss_scale == 0.0) return std::nullopt;
-  return LossScaler({.initial_scale = training.loss_scale,
+// Only float16's range is so narrow that gradients need it.
+std::optional<LossScaler> make_loss_scaler(const RunConfig& config) {
+  const TrainingConfig& training = config.training;
+  if (training.loss_scale == 0.0 && config.model.precision != Precision::float16) return std::nullopt;
+  const double initial = training.loss_scale == 0.0 ? LossScalerOptions{}.initial_scale : training.loss_scale;
+  return LossScaler({.initial_scale = initial,
                      .growth_interval = training.loss_scale_interval,
                      .minimum = training.loss_scale_minimum});
 }
@@ -86,6 +89,19 @@ Index most_steps(const NamedTensors& optimizer_state) {
   }
   return most;
 }
+
+// A model in evaluation mode for as long as this lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Module& model) : model_(model), was_training_(model.training()) { model.set_training(false); }
+  ~EvaluationMode() { model_.set_training(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Module& model_;
+  bool was_training_;
+};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -105,13 +121,14 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data)
       model_(config_.model, Rng(config_.training.seed).split("weights")),
       optimizer_(make_optimizer(config_.training, model_)),
       schedule_(config_.training.schedule()),
-      loss_scaler_(make_loss_scaler(config_.training)) {}
+      loss_scaler_(make_loss_scaler(config_)) {}
 
 StepMetrics Trainer::step() {
   if (stopped_early()) fail(ErrorKind::state, "trainer: it stopped early, after step {}", steps_done_);
   if (done()) fail(ErrorKind::state, "trainer: all {} steps are done", steps_done_);
   const Clock::time_point start = Clock::now();
   draw_micro_batches();
+  start_random();
   StepMetrics metrics;
   metrics.loss = backward();
   update(metrics);
@@ -128,6 +145,11 @@ StepMetrics Trainer::step() {
   return metrics;
 }
 
+// What dropout draws follows from the seed and the step alone.
+void Trainer::start_random() {
+  model_.start_random(Rng(config_.training.seed).split("dropout").split(std::to_string(steps_done_)));
+}
+
 void Trainer::draw_micro_batches() {
   micro_batches_.clear();
   for (Index i = 0; i < config_.training.accumulate; ++i) micro_batches_.push_back(data_->next(config_.training.batch));
@@ -135,7 +157,7 @@ void Trainer::draw_micro_batches() {
 
 double Trainer::backward() {
   const StepLoss loss = accumulate_gradients(
-      tape_, micro_batches_, [&](const Batch& batch) { return model_(tape_, batch.tokens); },
+      tape_, micro_batches_, [&](const Batch& batch) { return model_(tape_, batch); },
       {.label_smoothing = config_.training.label_smoothing, .scale = loss_scaler_ ? loss_scaler_->scale() : 1.0});
   if (!std::isfinite(loss.mean)) {
     clear_gradients();
@@ -181,10 +203,10 @@ double Trainer::clip() {
 
 void Trainer::fail_non_finite_gradient(double norm) {
   std::string where;
+  start_random();  // the same forward again
   for (const Batch& batch : micro_batches_) {
     tape_.reset();
-    where =
-        describe_non_finite_gradient(summed_loss(model_(tape_, batch.tokens), batch, config_.training.label_smoothing));
+    where = describe_non_finite_gradient(summed_loss(model_(tape_, batch), batch, config_.training.label_smoothing));
     if (!where.empty()) break;
   }
   clear_gradients();
@@ -208,12 +230,13 @@ bool Trainer::stopped_early() const {
 }
 
 Evaluation Trainer::evaluate() {
+  const EvaluationMode evaluation(model_);
   Evaluation sum;
   double targets = 0.0;
   for (Index i = 0; i < config_.training.evaluation_batches; ++i) {
     const Batch batch = data_->validation(config_.training.batch, i);
     tape_.reset();
-    const Var logits = model_(tape_, batch.tokens);
+    const Var logits = model_(tape_, batch);
     const double loss = cross_entropy(logits, batch.targets).item();
     if (!std::isfinite(loss))
       fail_non_finite(steps_done_, "the validation loss", loss, describe_non_finite_value(tape_));

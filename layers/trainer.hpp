@@ -61,6 +61,7 @@ class Trainer {
  private:
   bool is_due(Index interval) const;
   void load_training_state(const Checkpoint& checkpoint);
+  void start_random();
   void draw_micro_batches();
   double backward();                  // returns the loss
   void update(StepMetrics& metrics);  // or skips it

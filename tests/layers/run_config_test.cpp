@@ -114,10 +114,10 @@ TEST_CASE("run config: the objective and its mask fraction reach the data") {
   RunConfig config;
   config.training.task = "copy";
   CHECK(make_data(config)->objective() == Objective::next_token);
-  CHECK(make_data(config, Objective::masked)->context() == 13);
+  config.model.kind = ModelKind::encoder;
+  CHECK(make_data(config)->context() == 13);
   config.training.mask_fraction = 2.0;
-  CHECK_THROWS_WITH_AS(make_data(config, Objective::masked), "data: the mask fraction must lie in (0, 1], but is 2",
-                       Error);
+  CHECK_THROWS_WITH_AS(make_data(config), "data: the mask fraction must lie in (0, 1], but is 2", Error);
 }
 
 TEST_CASE("run config: a smallest length beyond the length, or of other data than there are, is refused") {
