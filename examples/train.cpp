@@ -77,6 +77,11 @@ class Train final : public Command {
       progress.finish();
     }
     if (trainer.stopped_early()) session.note(early_stop_of(trainer));
+    if (last.loss_scaling && last.loss_scaling->overflows > 0) {
+      session.note(
+          fmt::format("{} of {} steps were skipped, since their gradients overflowed; the loss scale is {} now",
+                      last.loss_scaling->overflows, last.step, last.loss_scaling->scale));
+    }
     // The folder is the result and holds it already; the summary goes to standard output.
     if (session.common().json) {
       fmt::print("{}\n", json_of(run, last).dump(2));

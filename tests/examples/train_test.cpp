@@ -167,3 +167,18 @@ TEST_CASE("jnorm train: a pattern that no parameter fits is refused with the nea
                 "freeze: no parameter fits \"token_embeding.*\"; did you mean token_embedding.*?");
   CHECK(folder.entries() == 0);
 }
+
+TEST_CASE("jnorm train: says how many steps overflowed") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  std::vector<std::string> loud = train(run, {"--precision", "float16", "--loss-scale", "1e9"});
+  std::erase(loud, "-q");
+  const Finished finished = run_jnorm(loud);
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.err.find(" of 20 steps were skipped, since their gradients overflowed; the loss scale is ") !=
+        std::string::npos);
+  std::istringstream lines(read_file(run + "/metrics.jsonl"));
+  std::string first;
+  std::getline(lines, first);
+  CHECK(nlohmann::json::parse(first)["skipped"] == true);
+}

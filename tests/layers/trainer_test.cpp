@@ -595,3 +595,78 @@ TEST_CASE("trainer: patience without held-out data is refused") {
   CHECK_THROWS_WITH_AS(Trainer{config}, "patience: 3 needs a validation loss, but no part of the data is held out",
                        Error);
 }
+
+TEST_CASE("trainer: a loss is scaled where activations are float16, and narrow models learn") {
+  for (const Precision precision : {Precision::bfloat16, Precision::float16}) {
+    CAPTURE(to_string(precision));
+    RunConfig config = small_run(400);
+    config.model.dim = 16;
+    config.model.precision = precision;
+    config.training.batch = 16;
+    Trainer trainer(config);
+    const StepMetrics first = trainer.step();
+    CHECK(first.loss_scaling.has_value() == (precision == Precision::float16));
+    if (first.loss_scaling) CHECK(first.loss_scaling->scale == 65536.0);
+    run(trainer, 399);
+    CHECK(trainer.evaluate().loss < 0.1);
+    for (const auto& [name, tensor] : trainer.checkpoint().weights) CHECK(tensor.dtype() == DType::float32);
+  }
+}
+
+TEST_CASE("trainer: gradients that overflow float16 halve the scale, and training goes on") {
+  RunConfig config = small_run(40);
+  config.model.precision = Precision::float16;
+  config.training.loss_scale = 0x1p30;
+  config.training.loss_scale_interval = 1000;
+  Trainer trainer(config);
+  StepMetrics last;
+  while (!trainer.done()) last = trainer.step();
+  CHECK(last.loss_scaling->overflows > 0);
+  CHECK(last.loss_scaling->overflows < 30);
+  CHECK(last.loss_scaling->scale == std::ldexp(1.0, 30 - static_cast<int>(last.loss_scaling->overflows)));
+  CHECK(most_adam_steps(trainer) == 40 - last.loss_scaling->overflows);
+}
+
+TEST_CASE("trainer: with dropout and batch statistics a restored checkpoint goes on to the same bits") {
+  RunConfig config = small_run(10);
+  config.model.dropout = 0.2;
+  config.model.norm = NormKind::batch;
+  config.training.accumulate = 2;
+  Trainer whole(config), first(config), second(config);
+  run(whole, 10);
+  run(first, 5);
+  second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
+  run(second, 5);
+  CHECK(bytes_of(second) == bytes_of(whole));
+}
+
+namespace {
+
+// The same two symbols again and again.
+class OneExample : public DataSource {
+ public:
+  OneExample() : DataSource(Rng(1)) {}
+  Index own_vocabulary() const override { return 3; }
+  std::string description() const override { return "one example"; }
+
+ protected:
+  Example draw(Part /*part*/, Rng& /*rng*/) const override { return {.prompt = {0}, .answer = {1, 2}}; }
+  ExampleSize longest() const override { return {.prompt = 1, .answer = 2}; }
+};
+
+}  // namespace
+
+TEST_CASE("trainer: dropout draws anew in every step and for every batch of one, and never in an evaluation") {
+  RunConfig config = plain_descent();
+  config.training.learning_rate = 0.0;
+  config.training.batch = 1;
+  const double without = Trainer(config, std::make_unique<OneExample>()).evaluate().loss;
+  config.model.dropout = 0.5;
+  Trainer trainer(config, std::make_unique<OneExample>());
+  CHECK(trainer.evaluate().loss == without);
+  const double first = trainer.step().loss;
+  CHECK(first != without);
+  CHECK(trainer.step().loss != first);
+  config.training.accumulate = 2;
+  CHECK(Trainer(config, std::make_unique<OneExample>()).step().loss != first);
+}
