@@ -1,6 +1,7 @@
 #include <jnorm/layers/checkpoint.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/layers/parse_number.hpp>
@@ -62,11 +63,18 @@ void write(std::map<std::string, std::string>& metadata, const LossScaler::State
   metadata["loss_scaler.overflows"] = std::to_string(state.overflows);
 }
 
-std::optional<BestEvaluation> read_best(Metadata& metadata) {
+std::optional<BestEvaluation> read_best(Metadata& metadata, Index last_step) {
   if (!metadata.has("best.loss")) return std::nullopt;
-  return BestEvaluation{.loss = metadata.number<double>("best.loss"),
-                        .step = metadata.number<Index>("best.step"),
-                        .evaluations_since = metadata.number<Index>("best.evaluations_since")};
+  const BestEvaluation best{.loss = metadata.number<double>("best.loss"),
+                            .step = metadata.number<Index>("best.step"),
+                            .evaluations_since = metadata.number<Index>("best.evaluations_since")};
+  expect(std::isfinite(best.loss), "best.loss: expected a finite number, got {}", best.loss);
+  expect(best.step > 0 && best.step <= last_step, "best.step: expected one of the {} that were made, got {}", last_step,
+         best.step);
+  expect(best.evaluations_since >= 0 && best.evaluations_since <= last_step - best.step,
+         "best.evaluations_since: expected no more than the steps since, {}, got {}", last_step - best.step,
+         best.evaluations_since);
+  return best;
 }
 
 void write(std::map<std::string, std::string>& metadata, const BestEvaluation& best) {
@@ -93,7 +101,7 @@ Checkpoint read(const SafeTensors& file) {
   expect(checkpoint.step >= 0 && checkpoint.step <= checkpoint.config.training.steps,
          "step: expected one of the run's {}, got {}", checkpoint.config.training.steps, checkpoint.step);
   checkpoint.loss_scaler = read_loss_scaler(metadata);
-  checkpoint.best = read_best(metadata);
+  checkpoint.best = read_best(metadata, checkpoint.step);
   metadata.expect_none_left();
   for (const auto& [name, tensor] : file.tensors) {
     if (name.starts_with(kOptimizerPrefix)) {

@@ -171,6 +171,10 @@ TEST_CASE("checkpoint: metadata that are wrong, unknown or missing are refused b
   CHECK(refusal_of_metadata("step", "x") == "'c': step: expected a whole number, got \"x\"");
   CHECK(refusal_of_metadata("step", "1001") == "'c': step: expected one of the run's 1000, got 1001");
   CHECK(refusal_of_metadata("run.dim", "0") == "'c': dim: expected a positive size below 2^31, got 0");
+  CHECK(refusal_of_metadata("best.loss", "nan") == "'c': best.loss: expected a finite number, got nan");
+  CHECK(refusal_of_metadata("best.step", "8") == "'c': best.step: expected one of the 7 that were made, got 8");
+  CHECK(refusal_of_metadata("best.evaluations_since", "3") ==
+        "'c': best.evaluations_since: expected no more than the steps since, 2, got 3");
   CHECK(refusal_of_metadata("run.colour", "red") == "'c': its metadata have an unknown \"run.colour\"");
   SafeTensors file = to_safetensors(small_checkpoint());
   file.metadata.erase("run.eps");
