@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import pytorch_models
 from timing import seconds
 
 
@@ -51,21 +52,34 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-def training_step(batch, context, width, layers):
-    model = Model(context, width, layers)
+def step_of(model, tokens, targets, *source):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    tokens = torch.randint(256, (batch, context))
-    targets = torch.randint(256, (batch, context))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(tokens).view(-1, 256), targets.view(-1))
+        loss = F.cross_entropy(model(tokens, *source).view(-1, 256), targets.view(-1))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         return loss.item()
 
     return step
+
+
+def training_step(batch, context, width, layers):
+    tokens, targets = torch.randint(256, (2, batch, context))
+    return step_of(Model(context, width, layers), tokens, targets)
+
+
+def architecture_step(make):
+    def work(batch, context, width, layers):
+        tokens, targets, source = torch.randint(256, (3, batch, context))
+        model = make(context, width, layers)
+        if model.masked:  # every seventh token, as in jnorm_benchmarks
+            targets.view(-1)[torch.arange(targets.numel()) % 7 != 0] = -100
+        return step_of(model, tokens, targets, *([source] if model.reads_source else []))
+
+    return work
 
 
 def layer_norm_both_ways(rows, width):
@@ -111,6 +125,7 @@ def main():
     work = {"training_step": training_step, "layer_norm_both_ways": layer_norm_both_ways,
             "multiplication_chain": multiplication_chain, "fresh_tape": multiplication_chain,
             "block_jacobian": block_jacobian}
+    work |= {f"{name}_training_step": architecture_step(make) for name, make in pytorch_models.MODELS.items()}
     results = {}
     for name in sys.argv[1:]:
         function, *arguments = name.split("/")

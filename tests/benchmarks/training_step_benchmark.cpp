@@ -1,4 +1,7 @@
-// One training step of a decoder-only Transformer: forward, backward, gradient clipping and AdamW.
+// One training step of a Transformer, the plain decoder and each architecture: forward, backward, gradient clipping and
+// AdamW.
+
+#include <string>
 
 #include <benchmark/benchmark.h>
 
@@ -20,21 +23,36 @@ Tensor random_tokens(const Shape& shape, Rng& rng) {
   return tokens;
 }
 
+// An encoder has to say every seventh token, about the 15% of BERT; the others all.
+Tensor random_targets(const Shape& shape, ModelKind kind, Rng& rng) {
+  Tensor targets = random_tokens(shape, rng);
+  auto* const target = targets.mutable_data<std::int32_t>();
+  for (Index i = 0; kind == ModelKind::encoder && i < targets.size(); ++i) {
+    if (i % 7 != 0) target[i] = kIgnoreIndex;
+  }
+  return targets;
+}
+
 // Arguments: batch, context, width, layers, threads. Heads are 16 columns wide.
-void training_step(benchmark::State& state) {
+void training_step(benchmark::State& state, Architecture architecture) {
   const Index batch = state.range(0);
   const Index context = state.range(1);
-  const Index width = state.range(2);
   set_thread_count(static_cast<int>(state.range(4)));
   Rng rng(1);
-  Transformer model({.layers = state.range(3), .dim = width, .heads = width / 16, .context = context}, rng);
+  TransformerConfig config = default_config(architecture);
+  config.layers = state.range(3);
+  config.dim = state.range(2);
+  config.heads = config.dim / 16;
+  config.context = context;
+  Transformer model(config, rng);
   AdamW optimizer(model.parameters(), {.learning_rate = 1e-3});
-  const Tensor tokens = random_tokens({batch, context}, rng);
-  const Tensor targets = random_tokens({batch, context}, rng);
+  ModelInput input{.tokens = random_tokens({batch, context}, rng)};
+  if (config.kind == ModelKind::encoder_decoder) input.source = random_tokens({batch, context}, rng);
+  const Tensor targets = random_targets({batch, context}, config.kind, rng);
   Tape tape;
   const auto step = [&] {
     tape.reset();
-    const Var loss = cross_entropy(model(tape, tokens), targets);
+    const Var loss = cross_entropy(model(tape, input), targets);
     tape.backward(loss, {.free_values = true});
     clip_gradient_norm(model.parameters(), 1.0);
     optimizer.step();
@@ -49,16 +67,21 @@ void training_step(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(batch * context), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-BENCHMARK(training_step)
-    ->Args({8, 16, 32, 2, 1})
-    ->Args({16, 32, 64, 4, 1})
-    ->Args({16, 64, 128, 6, 1})
-    ->Args({8, 128, 256, 6, 1})
-    ->Args({8, 16, 32, 2, 2})
-    ->Args({16, 32, 64, 4, 2})
-    ->Args({16, 64, 128, 6, 2})
-    ->Args({8, 128, 256, 6, 2})
-    ->UseRealTime()
-    ->Unit(benchmark::kMicrosecond);
+const bool registered = [] {
+  for (const Architecture architecture : architectures()) {
+    const bool plain = architecture == Architecture::plain;
+    const std::string name = plain ? "training_step" : to_string(architecture) + "_training_step";
+    benchmark::internal::Benchmark* const steps =
+        benchmark::RegisterBenchmark(name.c_str(), training_step, architecture);
+    for (const int threads : {1, 2}) {
+      steps->Args({8, 16, 32, 2, threads})
+          ->Args({16, 32, 64, 4, threads})
+          ->Args({16, 64, 128, 6, threads})
+          ->Args({8, 128, 256, 6, threads});
+    }
+    steps->UseRealTime()->Unit(benchmark::kMicrosecond);
+  }
+  return true;
+}();
 
 }  // namespace
