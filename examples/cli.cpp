@@ -102,6 +102,14 @@ void apply_word(Entry& entry, Flag& flag, const std::string& value) {
   set_flag(flag, value, flag.kind == Flag::Kind::positional ? "" : "--", ErrorKind::argument);
 }
 
+// What sets other options too can't win over a file that sets it: the file's other lines were meant for its own value.
+void refuse_contradiction(const Flag& flag, const std::string& value, const std::vector<FileSetting>& from_file) {
+  for (const FileSetting& setting : from_file) {
+    expect(setting.flag != &flag || setting.value == value, "{}: {}{} is {} there, but {} here; give one of them",
+           flag.name, setting.where, flag.key(), setting.value, value);
+  }
+}
+
 // A configuration file first, so that the command line wins; and before both, what sets other options too.
 void apply_flags(Entry& entry) {
   std::vector<Flag>& flags = entry.flags.all();
@@ -109,6 +117,9 @@ void apply_flags(Entry& entry) {
   std::vector<FileSetting> from_file;
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (flags[i].key() == "config" && !words(i).empty()) from_file = settings_of_file(entry.flags, words(i).back());
+  }
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i].comes_first && !words(i).empty()) refuse_contradiction(flags[i], words(i).back(), from_file);
   }
   for (const bool comes_first : {true, false}) {
     for (const auto& [flag, value, where] : from_file) {

@@ -57,6 +57,21 @@ TEST_CASE("jnorm train: a run folder holds configuration, metrics and a checkpoi
   CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 20);
 }
 
+TEST_CASE("jnorm train: --arch comes before other settings, wherever it stands, and a file's own can't be replaced") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("run.toml");
+  std::ofstream(path) << "norm = 'scale'\narch = 'llama'\n";
+  const auto configuration = [&](const std::string& name, std::vector<std::string> words) {
+    words.insert(words.end(), {"--config", path});
+    CHECK(run_jnorm(train(folder.file(name), words)).exit_code == 0);
+    return read_file(folder.file(name) + "/config.toml");
+  };
+  CHECK(configuration("a", {}).find("norm = 'scale'\n") != std::string::npos);
+  CHECK(configuration("b", {"--norm", "layer", "--arch", "llama"}).find("norm = 'layer'\n") != std::string::npos);
+  check_refused(train(folder.file("c"), {"--config", path, "--arch", "bert"}),
+                "--arch: '" + path + "', line 2: arch is llama there, but bert here; give one of them");
+}
+
 TEST_CASE("jnorm train: --json prints one object, of the last step") {
   const TemporaryFolder folder;
   const Finished run = run_jnorm(train(folder.file("run"), {"--json"}));
