@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <jnorm/layers/initialization.hpp>
@@ -71,5 +72,7 @@ struct Placement {
 
   friend bool operator==(const Placement& a, const Placement& b) { return std::string_view(a.name) == b.name; }
 };
+
+inline std::string to_string(const Placement& placement) { return placement.name; }
 
 }  // namespace jnorm
