@@ -24,11 +24,24 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the reference implementation's limit
 constexpr const char* kMetadataName = "__metadata__";
-constexpr std::array<const char*, 5> kDTypeNames{"F64", "F32", "BF16", "F16", "I32"};  // in the order of DType
+// How elements stand in a file, and as what they are read. The first ones are DType's, in its order, and are written.
+struct StoredType {
+  const char* name;
+  DType dtype;
+  Index width;  // bytes
+};
+constexpr std::array<StoredType, 8> kStoredTypes{{{"F64", DType::float64, 8},
+                                                  {"F32", DType::float32, 4},
+                                                  {"BF16", DType::bfloat16, 2},
+                                                  {"F16", DType::float16, 2},
+                                                  {"I32", DType::int32, 4},
+                                                  {"I64", DType::int32, 8},
+                                                  {"U8", DType::int32, 1},
+                                                  {"BOOL", DType::int32, 1}}};
 
 // One tensor as the header describes it.
 struct Entry {
-  std::optional<DType> dtype;
+  const StoredType* type = nullptr;
   std::optional<std::vector<Index>> shape;
   std::optional<std::vector<Index>> data_offsets;
 };
@@ -68,7 +81,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     if (level_ == Level::metadata) {
       metadata[key_] = value;
     } else if (level_ == Level::entry && key_ == "dtype") {
-      entry_->dtype = dtype_of_name(value);
+      entry_->type = &type_of_name(value);
     } else {
       fail_form("a string");
     }
@@ -153,23 +166,24 @@ class HeaderReader : public nlohmann::json_sax<Json> {
       refuse("tensor {}: expected dtype, shape and data_offsets, got {}", in_quotes(name_), in_quotes(key_));
     }
     std::optional<std::vector<Index>>& array = key_ == "shape" ? entry_->shape : entry_->data_offsets;
-    if (is_dtype ? entry_->dtype.has_value() : array.has_value()) {
+    if (is_dtype ? entry_->type != nullptr : array.has_value()) {
       refuse("tensor {}: {} stands there twice", in_quotes(name_), key_);
     }
     if (!is_dtype) array.emplace();
   }
 
   void check_complete() const {
-    const bool complete = entry_->dtype && entry_->shape && entry_->data_offsets && entry_->data_offsets->size() == 2;
+    const bool complete =
+        entry_->type != nullptr && entry_->shape && entry_->data_offsets && entry_->data_offsets->size() == 2;
     if (!complete)
       refuse("tensor {}: expected dtype, shape and two data_offsets, but some are missing", in_quotes(name_));
   }
 
-  DType dtype_of_name(std::string_view name) const {
-    for (std::size_t i = 0; i < kDTypeNames.size(); ++i) {
-      if (name == kDTypeNames[i]) return static_cast<DType>(i);
+  const StoredType& type_of_name(std::string_view name) const {
+    for (const StoredType& type : kStoredTypes) {
+      if (name == type.name) return type;
     }
-    refuse("tensor {}: dtype {} is not supported; expected F64, F32, BF16, F16 or I32", in_quotes(name_),
+    refuse("tensor {}: dtype {} is not supported; expected F64, F32, BF16, F16, I32, I64, U8 or BOOL", in_quotes(name_),
            in_quotes(name));
   }
 
@@ -184,7 +198,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 // A complete entry whose shape fits its part of the data.
 struct Extent {
   std::string name;
-  DType dtype;
+  const StoredType* type;
   Shape shape;
   Index begin;
   Index end;
@@ -193,7 +207,7 @@ struct Extent {
 Shape shape_of(const std::string& name, const Entry& entry, std::string_view file) {
   try {
     const Shape shape(*entry.shape);
-    checked_product(shape.size(), size_of(*entry.dtype));
+    checked_product(shape.size(), std::max(entry.type->width, size_of(entry.type->dtype)));
     return shape;
   } catch (const Error& error) {
     fail(ErrorKind::file, "{}: tensor {}: {}", file, in_quotes(name), error.what());
@@ -208,12 +222,12 @@ Extent extent_of(const std::string& name, const Entry& entry, Index data_bytes, 
          in_quotes(name), begin, end, data_bytes);
   }
   const Shape shape = shape_of(name, entry, file);
-  const Index bytes = shape.size() * size_of(*entry.dtype);
+  const Index bytes = shape.size() * entry.type->width;
   if (bytes != end - begin) {
     fail(ErrorKind::file, "{}: tensor {}: {} {} needs {} bytes, but data_offsets [{}, {}] give it {}", file,
-         in_quotes(name), *entry.dtype, shape, bytes, begin, end, end - begin);
+         in_quotes(name), entry.type->name, shape, bytes, begin, end, end - begin);
   }
-  return {name, *entry.dtype, shape, begin, end};
+  return {name, entry.type, shape, begin, end};
 }
 
 // Every byte of the data belongs to exactly one tensor.
@@ -233,6 +247,32 @@ void expect_tiling(std::vector<Extent> extents, Index data_bytes, std::string_vi
     fail(ErrorKind::file, "{}: the tensors end at byte {} of the data, but there are {} bytes", file, covered,
          data_bytes);
   }
+}
+
+template <class Stored>
+Tensor int32_from(const Extent& extent, std::string_view bytes, std::string_view file) {
+  Tensor result = Tensor::uninitialized(extent.shape, DType::int32);
+  auto* const out = result.output_data<std::int32_t>();
+  for (Index i = 0; i < result.size(); ++i) {
+    Stored value = 0;
+    std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof(Stored), sizeof(Stored));
+    if (!std::in_range<std::int32_t>(value)) {
+      fail(ErrorKind::file, "{}: tensor {}: its element {} is {}, which doesn't fit into 32 bits", file,
+           in_quotes(extent.name), i, value);
+    }
+    out[i] = static_cast<std::int32_t>(value);
+  }
+  return result;
+}
+
+Tensor tensor_of(const Extent& extent, std::string_view data, std::string_view file) {
+  const std::string_view bytes =
+      data.substr(static_cast<std::size_t>(extent.begin), static_cast<std::size_t>(extent.end - extent.begin));
+  if (extent.type->width == size_of(extent.type->dtype)) {
+    return tensor_from_bytes(extent.shape, extent.type->dtype, bytes);
+  }
+  return extent.type->width == 8 ? int32_from<std::int64_t>(extent, bytes, file)
+                                 : int32_from<std::uint8_t>(extent, bytes, file);
 }
 
 std::string_view header_of(std::string_view bytes, std::string_view file) {
@@ -298,10 +338,8 @@ SafeTensors parse_safetensors(std::string_view bytes, std::string_view name_for_
   expect_tiling(extents, static_cast<Index>(data.size()), name_for_errors);
 
   SafeTensors content{.tensors = {}, .metadata = std::move(reader.metadata)};
-  for (const auto& [name, dtype, shape, begin, end] : extents) {
-    const std::string_view elements =
-        data.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    content.tensors.emplace_back(name, tensor_from_bytes(shape, dtype, elements));
+  for (const Extent& extent : extents) {
+    content.tensors.emplace_back(extent.name, tensor_of(extent, data, name_for_errors));
   }
   return content;
 }
@@ -316,7 +354,7 @@ std::string serialize_safetensors(const SafeTensors& content) {
   Index end = 0;
   for (const auto& [name, tensor] : tensors) {
     const Index begin = std::exchange(end, end + tensor.bytes());
-    header[name] = {{"dtype", kDTypeNames.at(static_cast<std::size_t>(tensor.dtype()))},
+    header[name] = {{"dtype", kStoredTypes.at(static_cast<std::size_t>(tensor.dtype())).name},
                     {"shape", std::vector<Index>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {begin, end}}};
   }

@@ -194,9 +194,24 @@ TEST_CASE("a tensor must be described by dtype, shape and data_offsets, once eac
 
 TEST_CASE("an unknown dtype is refused by name") {
   CHECK(refusal_of(entry("\"F31\"", "[1]", "[0,4]"), 4) ==
-        "tensor \"a\": dtype \"F31\" is not supported; expected F64, F32, BF16, F16 or I32");
-  CHECK(refusal_of(entry("\"I64\"", "[1]", "[0,8]"), 8) ==
-        "tensor \"a\": dtype \"I64\" is not supported; expected F64, F32, BF16, F16 or I32");
+        "tensor \"a\": dtype \"F31\" is not supported; expected F64, F32, BF16, F16, I32, I64, U8 or BOOL");
+}
+
+TEST_CASE("integers and truth values of other widths are read as int32") {
+  const std::string numbers("\xfe\xff\xff\xff\xff\xff\xff\xff\x07\0\0\0\0\0\0\0", 16);  // -2, 7
+  const SafeTensors wide = parse_safetensors(file_of(entry("\"I64\"", "[2]", "[0,16]"), numbers), "f");
+  CHECK(wide.tensors[0].second.dtype() == DType::int32);
+  CHECK(wide.tensors[0].second.values() == std::vector<double>{-2, 7});
+  for (const char* const dtype : {"\"U8\"", "\"BOOL\""}) {
+    const SafeTensors narrow =
+        parse_safetensors(file_of(entry(dtype, "[2]", "[0,2]"), std::string("\x01\xff", 2)), "f");
+    CHECK(narrow.tensors[0].second.values() == std::vector<double>{1, 255});
+  }
+}
+
+TEST_CASE("a number that int32 can't hold is refused") {
+  CHECK(refusal(parse, file_of(entry("\"I64\"", "[1]", "[0,8]"), std::string("\0\0\0\x80\0\0\0\0", 8))) ==
+        "f.safetensors: tensor \"a\": its element 0 is 2147483648, which doesn't fit into 32 bits");
 }
 
 TEST_CASE("a name that is used twice is refused") {
@@ -207,12 +222,12 @@ TEST_CASE("a name that is used twice is refused") {
 
 TEST_CASE("a shape larger than its data is refused") {
   CHECK(refusal_of(entry("\"F32\"", "[1000,1000]", "[0,4]"), 4) ==
-        "tensor \"a\": float32 [1000, 1000] needs 4000000 bytes, but data_offsets [0, 4] give it 4");
+        "tensor \"a\": F32 [1000, 1000] needs 4000000 bytes, but data_offsets [0, 4] give it 4");
 }
 
 TEST_CASE("a shape smaller than its data is refused") {
   CHECK(refusal_of(entry("\"F64\"", "[]", "[0,16]"), 16) ==
-        "tensor \"a\": float64 [] needs 8 bytes, but data_offsets [0, 16] give it 16");
+        "tensor \"a\": F64 [] needs 8 bytes, but data_offsets [0, 16] give it 16");
 }
 
 TEST_CASE("shapes whose number of elements or bytes overflows are refused") {
