@@ -49,6 +49,8 @@
 #include <jnorm/layers/embedding.hpp>
 #include <jnorm/layers/feed_forward.hpp>
 #include <jnorm/layers/generate.hpp>
+#include <jnorm/layers/hugging_face.hpp>
+#include <jnorm/layers/hugging_face_config.hpp>
 #include <jnorm/layers/initialization.hpp>
 #include <jnorm/layers/linear.hpp>
 #include <jnorm/layers/loss_scaler.hpp>

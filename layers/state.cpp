@@ -9,8 +9,6 @@ namespace jnorm {
 
 namespace {
 
-using Names = std::vector<std::string>;
-
 std::string kind_of(const Tensor& x) { return fmt::format("{} {}", x.dtype(), x.shape()); }
 
 bool fits(const Tensor& expected, const Tensor& given) {
@@ -18,32 +16,36 @@ bool fits(const Tensor& expected, const Tensor& given) {
 }
 
 // "; 2 missing: a, b", or nothing.
-std::string listed(const char* what, const Names& names) {
+std::string listed(const char* what, const std::vector<std::string>& names) {
   return names.empty() ? "" : fmt::format("; {} {}: {}", names.size(), what, fmt::join(names, ", "));
 }
 
 }  // namespace
 
+std::string StateDifferences::in_words() const {
+  return listed("missing", missing) + listed("unexpected", unexpected) + listed("of another shape", misshapen);
+}
+
 std::vector<Tensor> match_state(const char* what, const NamedTensors& expected, const NamedTensors& given) {
-  Names missing, unexpected, misshapen;
+  StateDifferences differences;
   std::map<std::string_view, const Tensor*> unused;
   for (const auto& [name, tensor] : given) {
-    if (!unused.emplace(name, &tensor).second) unexpected.push_back(name + " (again)");
+    if (!unused.emplace(name, &tensor).second) differences.unexpected.push_back(name + " (again)");
   }
   std::vector<Tensor> matched;
   for (const auto& [name, prototype] : expected) {
     const auto found = unused.extract(name);
     if (found.empty()) {
-      missing.push_back(name);
+      differences.missing.push_back(name);
     } else if (const Tensor& tensor = *found.mapped(); fits(prototype, tensor)) {
       matched.push_back(tensor.to(prototype.dtype()).clone());
     } else {
-      misshapen.push_back(fmt::format("{} (expected {}, got {})", name, kind_of(prototype), kind_of(tensor)));
+      differences.misshapen.push_back(
+          fmt::format("{} (expected {}, got {})", name, kind_of(prototype), kind_of(tensor)));
     }
   }
-  for (const auto& [name, tensor] : unused) unexpected.emplace_back(name);
-  expect(missing.empty() && unexpected.empty() && misshapen.empty(), "{}: the names or shapes differ{}{}{}", what,
-         listed("missing", missing), listed("unexpected", unexpected), listed("of another shape", misshapen));
+  for (const auto& [name, tensor] : unused) differences.unexpected.emplace_back(name);
+  expect(differences.none(), "{}: the names or shapes differ{}", what, differences.in_words());
   return matched;
 }
 
