@@ -18,12 +18,6 @@ constexpr double kGpt2Deviation = 0.02;
 
 using Side = SublayerPlace::Side;
 
-// Two additions to the stream a block, three in a decoder with cross-attention.
-BranchGains gpt2_gains(const SublayerPlace& place) {
-  const double additions = static_cast<double>(place.layers) * (place.side == Side::decoder ? 3.0 : 2.0);
-  return {.inner = 1.0, .output = 1.0 / std::sqrt(additions)};
-}
-
 double tfixup_decoder_gain(Index layers) { return std::pow(9.0 * static_cast<double>(layers), -0.25); }
 
 // Huang et al. 2020, section 3.2; a stack alone has the decoder's gain, which keeps the update of both bounded.
@@ -58,6 +52,11 @@ BranchGains deepnorm_gains(const SublayerPlace& place) {
   if (place.side == Side::encoder) beta = 0.87 * std::pow(n * n * n * n * m, -1.0 / 16.0);
   if (place.side == Side::decoder) beta = std::pow(12.0 * m, -0.25);
   return {.inner = beta, .output = beta};
+}
+
+BranchGains gpt2_gains(const SublayerPlace& place) {
+  const double additions = static_cast<double>(place.layers) * (place.side == Side::decoder ? 3.0 : 2.0);
+  return {.inner = 1.0, .output = 1.0 / std::sqrt(additions)};
 }
 
 BranchGains starting_gains(Initialization initialization, const SublayerPlace& place, const BranchGains& placement) {

@@ -35,6 +35,9 @@ struct BranchGains {
 
 // beta of DeepNorm, for all of them (Wang et al. 2022, table 2).
 BranchGains deepnorm_gains(const SublayerPlace& place);
+// 1 / sqrt(a stack's additions to the stream) for the output maps: two additions a block, three in a decoder with
+// cross-attention (Radford et al. 2019).
+BranchGains gpt2_gains(const SublayerPlace& place);
 // The placement's gains, unless the initialization has some of its own.
 BranchGains starting_gains(Initialization initialization, const SublayerPlace& place, const BranchGains& placement);
 
@@ -44,7 +47,7 @@ struct EmbeddingStart {
   int addends = 1;
   bool tied = false;    // the table is the map to the logits too
   bool scaled = false;  // rows are multiplied by sqrt(dim)
-  Index layers = 1;     // of both stacks together
+  Index layers = 1;     // of its stack
 };
 double embedding_deviation(Initialization initialization, const EmbeddingStart& start);
 

@@ -25,8 +25,8 @@ double deepnorm_alpha(const Place& place) {
 // Touvron et al. 2021 (CaiT), section 3: the deeper, the smaller.
 double layerscale_start(Index layers) { return layers <= 18 ? 0.1 : layers <= 24 ? 1e-5 : 1e-6; }
 
-// The first quarter of the layers, rounded up.
-bool is_in_first_quarter(const Place& place) { return 4 * (place.layer - 1) < place.layers; }
+// The first quarter of the layers, rounded down (Li et al. 2024, section 3).
+bool is_in_first_quarter(const Place& place) { return place.layer <= place.layers / 4; }
 
 }  // namespace
 
@@ -153,11 +153,7 @@ constexpr Placement Placement::branch_scaled{
     .formula = "x + F(N(x)), output weights / sqrt(2 L) at the start",
     .jacobian = "I + J_F J_N(x)",
     .source = "Radford et al. 2019 (GPT-2)",
-    .rule =
-        [](const Place& place) {
-          return ResidualRule{.norm_input = true,
-                              .starting_gains = {.output = 1.0 / std::sqrt(2.0 * static_cast<double>(place.layers))}};
-        },
+    .rule = [](const Place& place) { return ResidualRule{.norm_input = true, .starting_gains = gpt2_gains(place)}; },
     .final_norm = true};
 
 constexpr Placement Placement::none{

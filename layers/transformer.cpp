@@ -13,12 +13,11 @@ namespace {
 using Side = SublayerPlace::Side;
 
 double deviation(const TransformerConfig& config) {
-  return embedding_deviation(config.initialization,
-                             {.dim = config.dim,
-                              .addends = config.positions == Positions::learned ? 2 : 1,
-                              .tied = config.tied_embedding,
-                              .scaled = config.scaled_embedding,
-                              .layers = config.encoder_layer_count() + config.decoder_layer_count()});
+  return embedding_deviation(config.initialization, {.dim = config.dim,
+                                                     .addends = config.positions == Positions::learned ? 2 : 1,
+                                                     .tied = config.tied_embedding,
+                                                     .scaled = config.scaled_embedding,
+                                                     .layers = config.layers});
 }
 
 std::unique_ptr<Sequence> make_blocks(const TransformerConfig& config, Side side, const Rng& rng) {

@@ -92,7 +92,7 @@ struct TransformerConfig {
   DType activation_dtype() const;
   NormConfig norm_config() const;
   // Of queries and keys, over a head's features: LayerNorm beside LayerNorm (Dehghani et al. 2023), RMSNorm beside any
-  // other norm, as in OLMo 2 and Qwen 3.
+  // other norm, as in Qwen 3. (OLMo 2 takes it over all heads together.)
   NormConfig head_norm_config() const;
   // How a sublayer joins the stream: the placement's rule with this configuration's residual_scale.
   ResidualRule rule(const SublayerPlace& place) const;
