@@ -25,6 +25,13 @@ Tensor Tensor::reshape(const Shape& shape) const {
   return result;
 }
 
+Tensor Tensor::first_rows(Index count) const {
+  expect(rank() > 0 && count >= 0 && count <= dim(0), "first_rows: {} has no {} rows", shape_, count);
+  Tensor result = *this;
+  result.shape_ = shape_.with_axis(0, count);
+  return result;
+}
+
 namespace {
 
 template <class T>

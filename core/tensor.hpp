@@ -81,6 +81,8 @@ class Tensor {
 
   // The same elements under another shape of the same size; shares storage. Throws Error(argument).
   Tensor reshape(const Shape& shape) const;
+  // The first `count` elements along the leading axis; shares storage. Throws Error(argument) if there are fewer.
+  Tensor first_rows(Index count) const;
 
   // One element, widened to double. Throws Error(argument) on a wrong number of indices or one out of range.
   double at(std::initializer_list<Index> indices) const;

@@ -30,6 +30,9 @@ struct AttentionConfig {
 // and a linear map of the heads' outputs side by side (Vaswani et al. 2017). Groups of query heads may share their keys
 // and values (Ainslie et al. 2023). Positions that the pass masks are seen by none. Children: query, key, value,
 // output; if heads are normalized, query_norm, key_norm and value_norm.
+//
+// With a cache in the pass, the keys are those of the cache and of x. Then the pass must mask nothing
+// (Error(argument)), and be without gradients (Error(state)).
 class Attention : public Layer {
  public:
   // Throws Error(argument) unless the heads divide the width, and the key heads the heads.
@@ -39,10 +42,19 @@ class Attention : public Layer {
   Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
+  struct KeysAndValues {
+    Var keys;
+    Var values;
+  };
+
   Linear& add_map(const char* name, const Rng& rng, Index in, Index out, bool bias, double gain);
   // Normalizes each head if there is a norm, [B, T, heads width] -> the same.
   Var normalized(Layer* norm, const Var& x, const Pass& pass) const;
   Var rotated(const Var& x, Index heads, const Pass& pass) const;
+  KeysAndValues keys_and_values(const Var& source, const Pass& pass);  // [B, T, dim] -> [B, T, key_heads width] each
+  Var attend(const Var& x, const Var& q, const Pass& pass);            // -> [B, Tq, heads width]
+  Var attend_to_memory(const Var& q, const Pass& pass);
+  Var attend_to_cache(const Var& x, const Var& q, const Pass& pass);
 
   AttentionConfig config_;
   Linear& query_;

@@ -47,11 +47,13 @@
 #include <jnorm/layers/data_source.hpp>
 #include <jnorm/layers/dropout.hpp>
 #include <jnorm/layers/embedding.hpp>
+#include <jnorm/layers/evaluation_mode.hpp>
 #include <jnorm/layers/feed_forward.hpp>
 #include <jnorm/layers/generate.hpp>
 #include <jnorm/layers/hugging_face.hpp>
 #include <jnorm/layers/hugging_face_config.hpp>
 #include <jnorm/layers/initialization.hpp>
+#include <jnorm/layers/key_value_cache.hpp>
 #include <jnorm/layers/linear.hpp>
 #include <jnorm/layers/loss_scaler.hpp>
 #include <jnorm/layers/metrics.hpp>

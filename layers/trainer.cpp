@@ -9,6 +9,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/layers/accumulation.hpp>
 #include <jnorm/layers/clip.hpp>
+#include <jnorm/layers/evaluation_mode.hpp>
 #include <jnorm/layers/non_finite.hpp>
 
 namespace jnorm {
@@ -89,19 +90,6 @@ Index most_steps(const NamedTensors& optimizer_state) {
   }
   return most;
 }
-
-// A model in evaluation mode for as long as this lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Module& model) : model_(model), was_training_(model.training()) { model.set_training(false); }
-  ~EvaluationMode() { model_.set_training(was_training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Module& model_;
-  bool was_training_;
-};
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

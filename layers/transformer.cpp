@@ -87,6 +87,11 @@ Var Transformer::operator()(Tape& tape, const ModelInput& input, SourceLine line
   return unembed(stack(embed(tape, input.tokens, line), pass), pass);
 }
 
+Var Transformer::operator()(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line) {
+  const Pass pass = begin_pass(tape, input, cache, line);
+  return unembed(stack(embed(tape, input.tokens, pass.first_position, line), pass), pass);
+}
+
 Var Transformer::embed(Tape& tape, const Tensor& tokens, Index first_position, SourceLine line) {
   const Site site{tape, line};
   expect(tokens.defined(), site, "transformer: expected tokens [batch, time], got an undefined tensor");
@@ -132,13 +137,38 @@ Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, SourceLine lin
   return pass;
 }
 
+Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line) {
+  const Site site{tape, line};
+  expect(config_.kind != ModelKind::encoder, site,
+         "transformer: a cache is for decoders, which see no later token, but "
+         "the model is an encoder");
+  expect(!training(), site, "transformer: a cache is for evaluation, but the model is in training mode");
+  expect(!input.mask.defined(), site,
+         "transformer: a cache holds sequences of one length, so the tokens can't have a "
+         "mask");
+  expect(cache.length() == 0 || !input.source.defined(), site,
+         "transformer: the source belongs to the first tokens, but the cache has seen {}; clear it for another source",
+         cache.length());
+  Pass pass{.memory_mask = cache.memory_mask(), .first_position = cache.length()};
+  if (cache.length() == 0) {
+    pass = begin_pass(tape, input, line);
+    cache.keep_memory_mask(pass.memory_mask);
+  }
+  pass.cache = &cache;
+  return pass;
+}
+
 Var Transformer::encode(Tape& tape, const ModelInput& input, SourceLine line) {
   const Pass pass{.mask = input.source_mask};
   const Var encoded = (*encoder_blocks_)(embed(tape, input.source, line), pass, line);
   return end_streams(encoded, encoder_norm_, pass);
 }
 
-Var Transformer::stack(const Var& x, const Pass& pass) { return (*blocks_)(x, pass); }
+Var Transformer::stack(const Var& x, const Pass& pass) {
+  const Var y = (*blocks_)(x, pass);
+  if (pass.cache != nullptr) pass.cache->advance(x.dim(1));
+  return y;
+}
 
 Var Transformer::final_hidden(const Var& x, const Pass& pass) { return end_streams(x, final_norm_, pass); }
 

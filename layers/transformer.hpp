@@ -7,6 +7,7 @@
 #include <jnorm/layers/block.hpp>
 #include <jnorm/layers/dropout.hpp>
 #include <jnorm/layers/embedding.hpp>
+#include <jnorm/layers/key_value_cache.hpp>
 #include <jnorm/layers/linear.hpp>
 #include <jnorm/layers/model_input.hpp>
 #include <jnorm/layers/transformer_config.hpp>
@@ -29,6 +30,10 @@ class Transformer : public Module {
   Var operator()(Tape& tape, const Tensor& tokens, SourceLine line = SourceLine::here()) {
     return (*this)(tape, ModelInput{.tokens = tokens}, line);
   }
+  // The same where the tokens follow those that the cache has seen: [B, T] -> logits of these T, as if all had been
+  // read together. In evaluation mode and under NoRecord; a source comes with the first tokens alone, and no position
+  // is masked. Throws Error as above, and on an encoder, which reads all tokens at once; the cache's length stays then.
+  Var operator()(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line = SourceLine::here());
 
   // The parts of it. Tokens -> x_0 [B, T, W], where the first of them stands at `first_position`. W is dim, or 2 dim
   // for a placement with two streams, which both begin with the embedding.
@@ -39,7 +44,9 @@ class Transformer : public Module {
   Var begin_streams(const Var& embedded);  // [B, T, dim] -> [B, T, W]
   // What the pass of the main stack is, with the source encoded.
   Pass begin_pass(Tape& tape, const ModelInput& input, SourceLine line = SourceLine::here());
-  Var stack(const Var& x, const Pass& pass = {});         // x_0 -> x_L: the residual stack alone
+  Pass begin_pass(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line = SourceLine::here());
+  // x_0 -> x_L: the residual stack alone. A cache in the pass has seen x's tokens then.
+  Var stack(const Var& x, const Pass& pass = {});
   Var final_hidden(const Var& x, const Pass& pass = {});  // x_L -> [B, T, dim], after the final norm
   Var unembed(const Var& x, const Pass& pass = {});       // x_L -> logits
 
