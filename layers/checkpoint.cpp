@@ -191,13 +191,14 @@ void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_
   }
 }
 
-std::unique_ptr<Transformer> load_model(const std::string& path) {
-  const Checkpoint checkpoint = load_checkpoint(path);
-  expect_plausible_size(checkpoint, path);
+std::unique_ptr<Transformer> model_of(const Checkpoint& checkpoint, std::string_view name_for_errors) {
+  expect_plausible_size(checkpoint, name_for_errors);
   auto model = std::make_unique<Transformer>(checkpoint.config.model, Rng(0));
-  load_weights(*model, checkpoint, path);
+  load_weights(*model, checkpoint, name_for_errors);
   return model;
 }
+
+std::unique_ptr<Transformer> load_model(const std::string& path) { return model_of(load_checkpoint(path), path); }
 
 std::string differing_settings(const RunConfig& there, const RunConfig& here,
                                std::initializer_list<RunSetting::Group> groups) {

@@ -45,7 +45,8 @@ Checkpoint load_checkpoint(const std::string& path);  // throws Error(file)
 // missing, not expected or of another shape; the model is unchanged then.
 void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_view name_for_errors);
 
-// The model of a checkpoint, built from the configuration inside.
+// The model of a checkpoint, built from the configuration inside. Throws as load_weights.
+std::unique_ptr<Transformer> model_of(const Checkpoint& checkpoint, std::string_view name_for_errors);
 std::unique_ptr<Transformer> load_model(const std::string& path);
 
 // The end of a message, "placement is post there, but pre here; ...", or nothing if all settings of these groups agree.

@@ -38,6 +38,11 @@ Index KeyValueCache::bytes() const {
   return sum;
 }
 
+void KeyValueCache::truncate(Index length) {
+  expect(length >= 0 && length <= length_, "cache: it has seen {} tokens, so it can't be cut to {}", length_, length);
+  length_ = length;
+}
+
 KeyValueCache::Entry KeyValueCache::append(const Layer& layer, const Tensor& keys, const Tensor& values) {
   Entry& room = room_[&layer];
   append(room.keys, keys);

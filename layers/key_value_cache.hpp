@@ -26,7 +26,8 @@ class KeyValueCache {
 
   // How many tokens of a sequence all layers have seen: the position of the next one.
   Index length() const { return length_; }
-  // Begins a new sequence; the room stays.
+  // Forgets the tokens from this position on; the room stays. Throws Error(argument) unless 0 <= length <= length().
+  void truncate(Index length);
   void clear() { length_ = 0; }
   Index bytes() const;  // of the room, used or not
 

@@ -5,6 +5,7 @@
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels.hpp>
+#include <jnorm/layers/transformer_config.hpp>
 
 namespace jnorm {
 
@@ -77,6 +78,15 @@ Example halves_of(const Tokens& text) {
 }
 
 }  // namespace
+
+Objective objective_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::decoder: break;
+    case ModelKind::encoder: return Objective::masked;
+    case ModelKind::encoder_decoder: return Objective::translation;
+  }
+  return Objective::next_token;
+}
 
 SpecialTokens special_tokens(Objective objective, Index own_vocabulary, bool lengths_vary) {
   SpecialTokens special;

@@ -22,7 +22,11 @@
 
 namespace jnorm {
 
+enum class ModelKind;  // layers/transformer_config.hpp
+
 enum class Objective { next_token, masked, translation };
+
+Objective objective_of(ModelKind kind);
 
 struct ObjectiveOptions {
   Objective objective = Objective::next_token;

@@ -67,15 +67,6 @@ void expect_lengths(const TrainingConfig& config) {
   expect(of_text == 0 || task.empty(), "min-length: it is a text's; give that of task {} as task-min-length", task);
 }
 
-Objective objective_of(ModelKind kind) {
-  switch (kind) {
-    case ModelKind::decoder: break;
-    case ModelKind::encoder: return Objective::masked;
-    case ModelKind::encoder_decoder: return Objective::translation;
-  }
-  return Objective::next_token;
-}
-
 }  // namespace
 
 std::string to_string(OptimizerKind kind) { return name_of(kOptimizers, kind); }

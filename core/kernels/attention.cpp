@@ -19,6 +19,7 @@
 
 #include <jnorm/core/gemm.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
+#include <jnorm/core/kernels/single_query.hpp>
 #include <jnorm/core/parallel.hpp>
 #include <jnorm/core/simd.hpp>
 
@@ -282,6 +283,40 @@ void block_product(const Block& block, T alpha, Slice<const T> keys, Slice<const
        queries.width, T(0), scores.data, scores.kStride);
 }
 
+// Sequences of a single query, which sees all keys.
+void attend_single_queries(const Sizes& sizes, double scale, const Tensor& q, const Tensor& k, const Tensor& v,
+                           const Tensor& y, const Tensor& lse) {
+  dispatch_wide("attention", q.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Index row_length = SingleQuery<T>::row_length(sizes.keys);
+    const Tensor scores = Tensor::uninitialized({sizes.all_heads(), row_length}, dtype_of<T>);
+    const auto sequence = [&](Index batch) {
+      const Index key_width = k.dim(2), value_width = v.dim(2), first_head = batch * sizes.heads;
+      return SingleQuery<T>{.count = sizes.keys,
+                            .columns = sizes.columns,
+                            .value_columns = sizes.value_columns,
+                            .key_width = key_width,
+                            .value_width = value_width,
+                            .group = sizes.group(),
+                            .scale = static_cast<T>(scale),
+                            .q = q.data<T>() + first_head * sizes.columns,
+                            .keys = k.data<T>() + batch * sizes.keys * key_width,
+                            .values = v.data<T>() + batch * sizes.keys * value_width,
+                            .y = y.output_data<T>() + first_head * sizes.value_columns,
+                            .lse = lse.output_data<T>() + first_head,
+                            .scores = scores.output_data<T>() + first_head * row_length};
+    };
+    parallel_for(sizes.all_heads(), sizes.grain(2), [&](Index begin, Index end) {
+      for (Index head = begin; head < end;) {
+        const Index batch = head / sizes.heads, first_head = batch * sizes.heads;
+        const Index last = std::min(end, first_head + sizes.heads);
+        sequence(batch).attend(head - first_head, last - first_head);
+        head = last;
+      }
+    });
+  });
+}
+
 void clear(const Destination& gradient) {
   if (gradient.wanted() && !gradient.add) fill(gradient.tensor, 0.0);
 }
@@ -292,6 +327,9 @@ void attention(const AttentionSettings& settings, const Tensor& q, const Tensor&
                const Tensor& y, const Tensor& lse) {
   if (y.size() == 0) return;
   const Sizes sizes(settings, q, k, v);
+  if (sizes.queries == 1 && sizes.keys > 0 && !mask.defined()) {  // it sees all keys, also if it is causal
+    return attend_single_queries(sizes, settings.scale, q, k, v, y, lse);
+  }
   const Mask pairs(mask);
   const bool v_is_finite = all_finite(v);
   dispatch_wide("attention", q.dtype(), [&](auto tag) {

@@ -8,6 +8,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import pytorch_models
+from pytorch_generation import next_token_gpt2, next_token_llama
 from timing import seconds
 
 
@@ -124,7 +125,8 @@ def block_jacobian(tokens, width, heads):
 def main():
     work = {"training_step": training_step, "layer_norm_both_ways": layer_norm_both_ways,
             "multiplication_chain": multiplication_chain, "fresh_tape": multiplication_chain,
-            "block_jacobian": block_jacobian}
+            "block_jacobian": block_jacobian, "next_token_gpt2": next_token_gpt2,
+            "next_token_llama": next_token_llama}
     work |= {f"{name}_training_step": architecture_step(make) for name, make in pytorch_models.MODELS.items()}
     results = {}
     for name in sys.argv[1:]:

@@ -184,7 +184,7 @@ double distance(const Numbers& a, const Numbers& b) {
 // relatively, a probability. An output is a mean over at most T values, a gradient a sum of as many terms, none above
 // D.
 double tolerance(const Sizes& sizes, DType dtype) {
-  const double d = static_cast<double>(sizes.columns), t = static_cast<double>(sizes.length);
+  const double d = static_cast<double>(sizes.columns), t = static_cast<double>(std::max(sizes.length, sizes.keys));
   return (t + (d + 2) * std::sqrt(d)) * machine_epsilon(dtype);
 }
 
@@ -196,6 +196,7 @@ const std::initializer_list<Sizes> kSizes{{1, 1, 1, 1},   {2, 3, 1, 5},   {1, 5,
 std::vector<Attention> masked_attentions(DType dtype, Index copies = 1) {
   const Sizes square{2, 5, 3, 4}, more_keys{2, 3, 2, 5, 7}, fewer_keys{1, 7, 2, 3, 4}, wide{2, 3, 2, 5, 4, 1};
   const Sizes blocks{1, 70, 2, 3, 90, 17}, grouped{2, 70, 6, 3, 80, 4, 2}, one_key_head{2, 5, 3, 4, 5, 4, 1};
+  const Sizes one_query{3, 1, 6, 5, 90, 17, 2};
   std::vector<Attention> result{
       {square, dtype, copies, false},
       {more_keys, dtype, copies, true},
@@ -213,6 +214,9 @@ std::vector<Attention> masked_attentions(DType dtype, Index copies = 1) {
       {grouped, dtype, copies, true},
       {grouped, dtype, copies, false, random_mask({1, 6, 70, 80}, 11)},
       {one_key_head, dtype, copies, true},
+      {one_query, dtype, copies, false},
+      {one_query, dtype, copies, true},
+      {one_query, dtype, copies, false, random_mask({3, 1, 1, 90}, 12)},
   };
   return result;
 }
@@ -398,6 +402,19 @@ TEST_CASE("attention: the number of threads changes no bit, also where a group o
       }
       CHECK(results.back() == results.front());
     }
+  }
+  set_thread_count(threads);
+}
+
+TEST_CASE("attention: the number of threads changes no bit of a single query's result") {
+  const int threads = thread_count();
+  const Attention attention{{3, 1, 6, 16, 2000, 16, 2}, DType::float32};
+  std::vector<Numbers> results;
+  for (const int count : {1, 2, 4}) {
+    set_thread_count(count);
+    attention.forward();
+    results.push_back(attention.y.values());
+    CHECK(results.back() == results.front());
   }
   set_thread_count(threads);
 }

@@ -231,6 +231,16 @@ TEST_CASE("cache: cleared, it serves another sequence, and another number of the
   }
 }
 
+TEST_CASE("cache: cut to a shorter length, it goes on from there") {
+  Evaluated e(Architecture::gpt2);
+  e.model(e.tape, {.tokens = tokens({1, 2, 3, 4})}, e.cache);
+  e.cache.truncate(2);
+  const std::vector<double> last = e.model(e.tape, {.tokens = tokens({7})}, e.cache).value().values();
+  const std::vector<double> expected = logits_at_once(e.model, {.tokens = tokens({1, 2, 7})});
+  CHECK(largest_difference(last, {expected.end() - kVocabulary, expected.end()}) < kTolerance);
+  CHECK_THROWS_WITH_AS(e.cache.truncate(4), "cache: it has seen 3 tokens, so it can't be cut to 4", Error);
+}
+
 TEST_CASE("cache: what it can't serve is refused in words") {
   Evaluated e(Architecture::gpt2);
   const ModelInput next{.tokens = tokens({1, 2})};
