@@ -71,14 +71,14 @@ struct TaskForm {
     std::vector<std::int32_t> question;
     std::istringstream words(text);
     for (std::string word; words >> word;) {
-      const auto symbol = parse_number<Index>("prompt", word);
-      expect(symbol >= 0 && symbol < symbols, "prompt: task {} has the symbols 0 to {}, got {}", name, symbols - 1,
+      const auto symbol = parse_number<Index>("--prompt", word);
+      expect(symbol >= 0 && symbol < symbols, "--prompt: task {} has the symbols 0 to {}, got {}", name, symbols - 1,
              symbol);
       question.push_back(static_cast<std::int32_t>(symbol));
     }
     const auto count = static_cast<Index>(question.size());
     expect(count <= longest && count >= (adds ? 2 : 1),
-           "prompt: task {} expected {}{} symbols separated by blanks, got {}", name, adds ? "" : "1 to ", longest,
+           "--prompt: task {} expected {}{} symbols separated by blanks, got {}", name, adds ? "" : "1 to ", longest,
            count);
     return question;
   }

@@ -68,7 +68,7 @@ TEST_CASE("jnorm sample: a wrong option is an error alone, without the prompt be
 
 TEST_CASE("jnorm sample: an empty prompt is refused") {
   const TemporaryFolder folder;
-  check_refused({"sample", trained_on_one_letter(folder), "--prompt", ""}, "prompt: expected a value, got none");
+  check_refused({"sample", trained_on_one_letter(folder), "--prompt", ""}, "--prompt: expected a value, got none");
 }
 
 TEST_CASE("jnorm sample: with and without the cache, beyond the context too, the text is the same") {
@@ -125,12 +125,12 @@ TEST_CASE("jnorm sample: a task's model answers symbols with symbols") {
     const Finished json = run_jnorm({"sample", run, "--prompt", "0 1 1", "--temperature", "0", "--json"});
     CHECK(nlohmann::json::parse(json.out) == nlohmann::json{{"prompt", "0 1 1"}, {"text", "0 1 1"}, {"end", "count"}});
     check_refused({"sample", run}, "sample: a model of task copy needs a --prompt of symbols, such as \"3 1 2\"");
-    check_refused({"sample", run, "--prompt", "0 2"}, "prompt: task copy has the symbols 0 to 1, got 2");
-    check_refused({"sample", run, "--prompt", "0 x"}, "prompt: expected a whole number, got \"x\"");
+    check_refused({"sample", run, "--prompt", "0 2"}, "--prompt: task copy has the symbols 0 to 1, got 2");
+    check_refused({"sample", run, "--prompt", "0 x"}, "--prompt: expected a whole number, got \"x\"");
     check_refused({"sample", run, "--prompt", " "},
-                  "prompt: task copy expected 1 to 3 symbols separated by blanks, got 0");
+                  "--prompt: task copy expected 1 to 3 symbols separated by blanks, got 0");
     check_refused({"sample", run, "--prompt", "0 1 0 1"},
-                  "prompt: task copy expected 1 to 3 symbols separated by blanks, got 4");
+                  "--prompt: task copy expected 1 to 3 symbols separated by blanks, got 4");
   }
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("jnorm sample: a sum has two terms") {
   CHECK(run_jnorm({"sample", run, "--prompt", "1 1", "--temperature", "0"}).out == "0\n");
   CHECK(run_jnorm({"sample", run, "--prompt", "1 0", "--temperature", "0"}).out == "1\n");
   check_refused({"sample", run, "--prompt", "1"},
-                "prompt: task modular_addition expected 2 symbols separated by blanks, got 1");
+                "--prompt: task modular_addition expected 2 symbols separated by blanks, got 1");
 }
 
 TEST_CASE("jnorm sample --out: the prompt and what follows it stand in the folder") {
