@@ -89,6 +89,7 @@ Tensor random_like(const Tensor& x, Rng& rng) { return randn(x.shape(), rng, DTy
 
 GradientRecording::GradientRecording(const DifferentiableFunction& function, std::vector<Tensor> at, Rng& rng)
     : inputs(std::move(at)) {
+  tape.set_measuring(true);
   for (const Tensor& input : inputs) xs.push_back(tape.variable(input));
   y = function(xs);
   expect(y.defined(), "check_gradients: the function gives a Var that was never recorded");
