@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "probe_json.hpp"
 #include "setting_flags.hpp"
+#include "survey.hpp"
 
 namespace jnorm {
 
@@ -63,7 +64,8 @@ class ProbeCommand final : public Command {
            "its\n"
            "input from the tape, J_F that of a branch, J_N that of a norm in closed form. Checks for every sublayer "
            "that\n"
-           "the parts make up J as the placement's formula says, and exits with 3 if they don't.";
+           "the parts make up J as the placement's formula says, and exits with 3 if they don't.\n"
+           "With --survey compares all placements at several depths instead, without forming J.";
   }
 
   void add_flags(Flags& flags) override {
@@ -71,12 +73,15 @@ class ProbeCommand final : public Command {
     flags.group("Input");
     flags.add("--from", from_, "PATH", "a run folder or a checkpoint to measure instead of a model at its start");
     flags.add("--tokens", tokens_, "N",
-              "how many positions the Jacobians span; time grows with N^3 (0: --context, or 8)", 0);
+              "how many positions the Jacobians span; time grows with N^3 (0: --context, or 8; of a survey 16)", 0);
     flags.add("--text", text_, "FILE",
               "measure on this text's first tokens; without it the input is drawn from N(0, 1)");
+    survey_.add_flags(flags);
   }
 
   void run(const Session& session) override {
+    if (survey_.wanted()) return survey_.run(session, config_.model, tokens_);
+    survey_.expect_unused(session);
     session.expect_free("probe.txt");
     for (const std::string& input : {from_, text_}) session.expect_not_input("probe.txt", input);
     const std::unique_ptr<Transformer> model = make_model(session);
@@ -89,7 +94,7 @@ class ProbeCommand final : public Command {
                          .seed = session.common().seed,
                          .dtype = session.dtype_or(DType::float64)};
     options.on_layer = [&](Index done) { progress.update(done); };
-    use_text(options);
+    use_text(options, *model);
     const ProbeReport report = probe(*model, options);
     progress.finish();
 
@@ -117,21 +122,28 @@ class ProbeCommand final : public Command {
       return load_model(checkpoint_of(from_));
     }
     config_.model.dtype = DType::float64;
+    if (!text_.empty()) {  // a text's bytes, and what the model's objective needs beside them
+      const Objective objective = objective_of(config_.model.kind);
+      config_.model.vocabulary =
+          TextData::kVocabulary + special_tokens(objective, TextData::kVocabulary, false).count();
+    }
     return std::make_unique<Transformer>(config_.model, Rng(session.common().seed).split("model"));
   }
 
-  void use_text(ProbeOptions& options) const {
+  // The text's beginning as training would show it to a model of this kind.
+  void use_text(ProbeOptions& options, const Transformer& model) const {
     if (text_.empty()) return;
-    const Index length = options.context;
-    const TextData data(Text::from_file(text_), {.context = length, .validation_fraction = 0.0}, Rng(1));
-    const std::string_view bytes = data.text().bytes;
-    std::vector<std::int32_t> tokens;
-    for (const char byte : bytes.substr(0, static_cast<std::size_t>(length) + 1)) {
-      tokens.push_back(static_cast<unsigned char>(byte));
-    }
-    const std::span<const std::int32_t> all(tokens);
-    options.tokens = indices({1, length}, all.first(all.size() - 1));
-    options.targets = indices({1, length}, all.last(all.size() - 1));
+    const Objective objective = objective_of(model.config().kind);
+    Text text = Text::from_file(text_);
+    text.bytes.resize(std::min(text.bytes.size(), static_cast<std::size_t>(window_length(objective, options.context))));
+    TextData data(std::move(text),
+                  {.context = options.context, .validation_fraction = 0.0, .objective = {.objective = objective}},
+                  Rng(options.seed));
+    expect_vocabulary(model.config().vocabulary, data);
+    Batch batch = data.next(1);
+    options.tokens = batch.tokens;
+    options.source = batch.source;
+    options.targets = batch.targets;
   }
 
   static std::string text_of(const ProbeReport& report, const TransformerConfig& config, double error, double tolerance,
@@ -150,6 +162,7 @@ class ProbeCommand final : public Command {
   }
 
   RunConfig config_;
+  Survey survey_;
   std::string from_;
   std::string text_;
   Index tokens_ = 0;

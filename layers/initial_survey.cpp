@@ -44,8 +44,8 @@ Measured measure_stack(const TransformerConfig& config, const InitialSurveyOptio
   const Var last = model.stack(x0, drawn_pass(tape, config, options.tokens, seed));
   const double length = norm(last.value());
   if (!std::isfinite(length)) {
-    fail(ErrorKind::non_finite, "survey: the values of {} layers with placement {} aren't finite", config.layers,
-         config.placement.name);
+    fail(ErrorKind::non_finite, "survey: with placement {} the values after layer {} aren't finite",
+         config.placement.name, config.layers);
   }
   Rng rng = Rng(seed).split("cotangents");
   const Shape& shape = last.shape();
