@@ -27,6 +27,7 @@ TransformerConfig small(const Placement& placement, NormKind norm = NormKind::la
           .context = 4,
           .placement = placement,
           .norm = norm,
+          .norm_groups = 2,
           .activation = Activation::gelu,
           .dtype = DType::float64};
 }
@@ -40,6 +41,19 @@ void disturb(Transformer& model) {
   }
 }
 
+void check_parts(const TransformerConfig& config) {
+  Transformer model(config, Rng(1));
+  disturb(model);
+  const ProbeReport report = probe(model);
+  CAPTURE(std::string(config.placement.name));
+  CAPTURE(to_string(config.norm));
+  CAPTURE(to_string(config.kind));
+  CAPTURE(to_string(config.architecture));
+  CAPTURE(config.has_qk_norm());
+  CHECK(report.largest_decomposition_error() <= kDecompositionTolerance);
+  CHECK(report.layers[0].jacobian.identity_distance > 0.1);
+}
+
 Tensor some_input() {
   Rng rng(8);
   return randn({1, 4, 6}, rng, DType::float64);
@@ -50,18 +64,72 @@ const std::vector<std::int32_t> kTargets{1, 4, 1, 5};
 
 }  // namespace
 
-TEST_CASE("probe: every Jacobian is what the placement says, with any norm and any gamma") {
+TEST_CASE("probe: every Jacobian is what the placement says, with any norm, in every kind of model") {
   for (const Placement* placement : Placement::all()) {
-    for (const NormKind norm : {NormKind::layer, NormKind::rms, NormKind::none}) {
-      Transformer model(small(*placement, norm), Rng(1));
-      disturb(model);
-      const ProbeReport report = probe(model);
-      CAPTURE(placement->name);
-      CAPTURE(to_string(norm));
-      CHECK(report.largest_decomposition_error() <= kDecompositionTolerance);
-      CHECK(report.layers[0].jacobian.identity_distance > 0.1);
+    for (const NormKind norm : norm_kinds()) {
+      for (const ModelKind kind : model_kinds()) {
+        TransformerConfig config = small(*placement, norm);
+        config.kind = kind;
+        config.layers = 4;  // of which mix has one that is post
+        check_parts(config);
+      }
     }
   }
+}
+
+TEST_CASE("probe: every Jacobian is what the placement says, with QK-norm and without, in every architecture") {
+  for (const Placement* placement : Placement::all()) {
+    for (const Architecture architecture : architectures()) {
+      for (const bool qk_norm : {false, true}) {
+        TransformerConfig config = small(*placement);
+        apply_architecture(config, architecture);
+        config.placement = *placement;
+        config.qk_norm = qk_norm;
+        config.layers = 2;
+        config.dim = 8;
+        check_parts(config);
+      }
+    }
+  }
+}
+
+TEST_CASE("probe: the parts of norms without gamma, partial RMSNorm and another alpha make up the whole as well") {
+  for (const Placement* placement : Placement::all()) {
+    for (const NormKind norm : norm_kinds()) {
+      TransformerConfig config = small(*placement, norm);
+      config.norm_affine = false;
+      config.residual_scale = 0.7;
+      check_parts(config);
+    }
+    TransformerConfig partial = small(*placement, NormKind::rms);
+    partial.norm_fraction = 0.5;
+    check_parts(partial);
+    partial.norm_affine = false;
+    check_parts(partial);
+  }
+}
+
+TEST_CASE("probe: BatchNorm's Jacobian is that of its running statistics") {
+  Transformer model(small(Placement::pre, NormKind::batch), Rng(1));
+  for (Buffer* buffer : model.buffers()) {
+    if (buffer->name == "running_variance") buffer->value = full({6}, 4.0, DType::float64);
+  }
+  const ProbeReport report = probe(model);
+  CHECK(report.layers[0].sublayers[0].norm_sigma_max == Approx(0.5).epsilon(1e-5));
+  CHECK(report.largest_decomposition_error() <= kDecompositionTolerance);
+}
+
+TEST_CASE("probe: tokens for a model with an encoder come with a source") {
+  TransformerConfig config = small(Placement::post);
+  config.kind = ModelKind::encoder_decoder;
+  const Transformer model(config, Rng(1));
+  const Tensor tokens = indices({1, 4}, kTokens);
+  const ProbeReport report = probe(model, {.tokens = tokens, .source = tokens, .targets = tokens});
+  CHECK(report.largest_decomposition_error() <= kDecompositionTolerance);
+  CHECK(report.layers[0].sublayers.size() == 3);
+  CHECK(report.layers[0].sublayers[1].name == "cross_attention");
+  CHECK_THROWS_WITH_AS(probe(model, {.tokens = tokens}), Contains("expected a source for the encoder, got none"),
+                       Error);
 }
 
 TEST_CASE("probe: a float32 model is measured in float64") {
