@@ -86,6 +86,7 @@ class Demo final : public Command {
 
   void run(const Session& session) override {
     expect(!session.given("--placement"), "--placement: demo trains both, pre and post; use train for one");
+    expect(!session.given("--from"), "--from: demo measures both models from their start; use train to go on with one");
     apply_common_settings(config_, session);
 
     std::vector<std::unique_ptr<Contestant>> contestants;

@@ -7,9 +7,8 @@
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/random.hpp>
-#include <jnorm/layers/checkpoint.hpp>
+#include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/probe.hpp>
-#include <jnorm/layers/run_folder.hpp>
 #include <jnorm/layers/text_data.hpp>
 
 #include "commands.hpp"
@@ -71,7 +70,8 @@ class ProbeCommand final : public Command {
   void add_flags(Flags& flags) override {
     add_setting_flags(flags, config_, RunSetting::Group::model);
     flags.group("Input");
-    flags.add("--from", from_, "PATH", "a run folder or a checkpoint to measure instead of a model at its start");
+    flags.add("--from", from_, "PATH",
+              "a run folder, a checkpoint or a Hugging Face model to measure instead of a model at its start");
     flags.add("--tokens", tokens_, "N",
               "how many positions the Jacobians span; time grows with N^3 (0: --context, or 8; of a survey 16)", 0);
     flags.add("--text", text_, "FILE",
@@ -119,7 +119,9 @@ class ProbeCommand final : public Command {
         expect(setting.group != RunSetting::Group::model || !session.given("--" + setting.name),
                "--{}: the model comes from {} with its own settings; leave it away", setting.name, from_);
       }
-      return load_model(checkpoint_of(from_));
+      LoadedModel loaded = load_any_model(from_);
+      for (const std::string& note : loaded.notes) session.note(fmt::format("{}: {}", from_, note));
+      return std::move(loaded.model);
     }
     config_.model.dtype = DType::float64;
     if (!text_.empty()) {  // a text's bytes, and what the model's objective needs beside them

@@ -11,6 +11,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/layers/checkpoint.hpp>
 #include <jnorm/layers/generate.hpp>
+#include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/objective.hpp>
 #include <jnorm/layers/parse_number.hpp>
 #include <jnorm/layers/run_folder.hpp>
@@ -134,6 +135,9 @@ class Sample final : public Command {
     for (const AtLimit limit : at_limits()) {
       if (at_limit_ == to_string(limit)) options_.at_limit = limit;
     }
+    expect(!is_hugging_face_model(from_),
+           "sample: {} has tokens of its own tokenizer, not bytes; train it on a text first: jnorm train --from",
+           from_);
     const std::string path = checkpoint_of(from_);
     const Checkpoint checkpoint = load_checkpoint(path);
     const std::unique_ptr<Transformer> model = model_of(checkpoint, path);

@@ -1,9 +1,12 @@
 // `jnorm train`: trains a model on a task or a text, into a run folder.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/training_run.hpp>
 
 #include "commands.hpp"
@@ -40,7 +43,8 @@ class Train final : public Command {
            "best.safetensors\n"
            "to the folder --out. A run that was stopped, by Control-C or otherwise, goes on with --resume DIR under "
            "its\n"
-           "own configuration, to the same bits.";
+           "own configuration, to the same bits. With --from a new run begins with the weights of a model that was\n"
+           "trained before, which brings its own configuration.";
   }
 
   void add_flags(Flags& flags) override {
@@ -103,9 +107,35 @@ class Train final : public Command {
       return TrainingRun::resume(resume_);
     }
     expect(!session.common().out.empty(), "--out: say which folder the run shall go to");
+    const Existing existing = session.common().force ? Existing::replace : Existing::refuse;
+    LoadedModel origin;
+    if (!config_.training.from.empty()) {
+      RunFolder::expect_free(session.common().out, existing);
+      origin = load_any_model(config_.training.from);
+      for (const std::string& note : origin.notes) session.note(fmt::format("{}: {}", config_.training.from, note));
+      adopt(session, *origin.model);
+    }
     apply_common_settings(config_, session);
-    return TrainingRun::start(config_, session.common().out,
-                              session.common().force ? Existing::replace : Existing::refuse);
+    return TrainingRun::start(config_, session.common().out, existing, origin.model.get());
+  }
+
+  // The run's model is the one that it begins with. Of the model's settings, those may be given that training may
+  // choose, and others if they are its own.
+  void adopt(const Session& session, const Transformer& origin) {
+    RunConfig own = config_;
+    own.model = origin.config();
+    own.training.vocabulary = origin.config().vocabulary;
+    const std::vector<const RunSetting*>& choices = training_choices();
+    for (const RunSetting& setting : run_settings()) {
+      const bool of_model = setting.group == RunSetting::Group::model || setting.name == "vocabulary";
+      if (!of_model || setting.name == "dtype" || !session.given("--" + setting.name)) continue;
+      const std::string given = setting.get(config_);
+      if (std::find(choices.begin(), choices.end(), &setting) != choices.end()) setting.set(own, given);
+      expect(setting.get(own) == given, "--{}: the model of {} has {}, got {}; leave it away{}", setting.name,
+             config_.training.from, setting.get(own), given,
+             setting.name == "context" ? ", or give --sequence-length" : "");
+    }
+    config_ = own;
   }
 
   // What a norm or softmax takes out is as it should be, and so are frozen weights: these are for those who want

@@ -15,14 +15,17 @@ constexpr const char* kVersion = "checkpoint 1";
 constexpr std::string_view kOptimizerPrefix = "optimizer.";
 constexpr std::string_view kSettingPrefix = "run.";
 
-// The path of a text says where it lay on one machine; the checkpoint describes its bytes instead.
-bool is_kept(const RunSetting& setting) { return setting.name != "text"; }
+// Paths say where a text or a model lay on one machine; the checkpoint describes the text's bytes instead.
+bool is_kept(const RunSetting& setting) { return setting.name != "text" && setting.name != "from"; }
 
 // Gives metadata out; each must be there, and none may be left.
 class Metadata {
  public:
   explicit Metadata(std::map<std::string, std::string> entries) : entries_(std::move(entries)) {
-    expect(entries_[kFormat] == kVersion, "it is no checkpoint: expected the metadata '{}': '{}'", kFormat, kVersion);
+    expect(entries_[kFormat] == kVersion,
+           "it is no checkpoint: expected the metadata '{}': '{}'; a model of Hugging Face's needs its config.json "
+           "beside it",
+           kFormat, kVersion);
     entries_.erase(kFormat);
   }
 
@@ -175,6 +178,8 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
 }
 
 Checkpoint load_checkpoint(const std::string& path) { return from_safetensors(load_safetensors(path), path); }
+
+bool is_checkpoint(const std::string& path) { return load_safetensors(path).metadata.contains(kFormat); }
 
 void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_view name_for_errors) {
   RunConfig here;

@@ -40,6 +40,8 @@ Checkpoint from_safetensors(const SafeTensors& file, std::string_view name_for_e
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 Checkpoint load_checkpoint(const std::string& path);  // throws Error(file)
 
+bool is_checkpoint(const std::string& path);  // of a safetensors file; throws Error(file) if it is none
+
 // Copies the weights into a model of the very configuration that the checkpoint was written with. Throws one
 // Error(file) that names every setting that differs (placement, final norm, eps, sizes, ...), or every tensor that is
 // missing, not expected or of another shape; the model is unchanged then.

@@ -195,10 +195,7 @@ Generated generate(Transformer& model, const Prompt& prompt, Index count, const 
 }
 
 bool is_byte_level(const TransformerConfig& config) {
-  const auto special_with = [&](bool padding) {
-    return special_tokens(objective_of(config.kind), kBytes, padding).count();
-  };
-  return config.vocabulary == kBytes + special_with(false) || config.vocabulary == kBytes + special_with(true);
+  return config.vocabulary >= kBytes + special_tokens(objective_of(config.kind), kBytes, false).count();
 }
 
 GeneratedText generate(Transformer& model, std::string_view prompt, Index count, const GenerationOptions& options,

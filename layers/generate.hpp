@@ -73,7 +73,8 @@ struct Generated {
 Generated generate(Transformer& model, const Prompt& prompt, Index count, const GenerationOptions& options, Rng& rng,
                    const std::function<void(std::int32_t)>& observe = {});
 
-// Whether a model's tokens are bytes, and after them the special ones that its kind needs, perhaps padding too.
+// Whether a model's tokens can be bytes, and after them the special ones that its kind needs. It may have more, such as
+// padding, or those of the model that its training began with.
 bool is_byte_level(const TransformerConfig& config);
 
 struct GeneratedText {

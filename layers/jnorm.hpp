@@ -55,6 +55,7 @@
 #include <jnorm/layers/initialization.hpp>
 #include <jnorm/layers/key_value_cache.hpp>
 #include <jnorm/layers/linear.hpp>
+#include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/loss_scaler.hpp>
 #include <jnorm/layers/metrics.hpp>
 #include <jnorm/layers/model_input.hpp>

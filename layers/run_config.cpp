@@ -63,6 +63,8 @@ void expect_lengths(const TrainingConfig& config) {
   expect(of_task == 0 || !task.empty(), "task-min-length: there is no task; give a text's as min-length");
   expect(of_task == 0 || task != "modular_addition",
          "task-min-length: all sequences of modular_addition have 3 tokens; leave it away");
+  expect_not_negative("sequence-length", config.sequence_length);
+  expect(config.sequence_length == 0 || task.empty(), "sequence-length: it is a text's; task {} has task-length", task);
   expect_not_negative("min-length", of_text);
   expect(of_text == 0 || task.empty(), "min-length: it is a text's; give that of task {} as task-min-length", task);
 }
@@ -99,6 +101,7 @@ void TrainingConfig::validate() const {
   expect(mask_fraction > 0.0 && mask_fraction <= 1.0, "mask-fraction: expected a number in (0, 1], got {}",
          mask_fraction);
   expect_positive("task-symbols", task_symbols);
+  expect_not_negative("vocabulary", vocabulary);
   expect_positive("modulus", modulus);
   expect_fraction("validation-fraction", validation_fraction);
   expect_positive("steps", steps);
@@ -137,8 +140,11 @@ void TrainingConfig::validate() const {
 void RunConfig::validate() const {
   model.validate();
   training.validate();
-  expect(training.min_length <= model.context, "min-length: expected at most context {}, got {}", model.context,
-         training.min_length);
+  expect(training.sequence_length <= model.context, "sequence-length: expected at most context {}, got {}",
+         model.context, training.sequence_length);
+  const Index longest = training.sequence_length == 0 ? model.context : training.sequence_length;
+  expect(training.min_length <= longest, "min-length: expected at most {} {}, got {}",
+         training.sequence_length == 0 ? "context" : "sequence-length", longest, training.min_length);
 }
 
 std::unique_ptr<DataSource> make_data(const RunConfig& config) {
@@ -156,10 +162,11 @@ std::unique_ptr<DataSource> make_data(const RunConfig& config) {
     return make_task(training.task, options, rng);
   }
   Text text = training.text.empty() ? Text::fortunes() : Text::from_file(training.text);
-  const TextData::Options options{.context = config.model.context,
-                                  .validation_fraction = training.validation_fraction,
-                                  .min_length = training.min_length,
-                                  .objective = objective};
+  const TextData::Options options{
+      .context = training.sequence_length == 0 ? config.model.context : training.sequence_length,
+      .validation_fraction = training.validation_fraction,
+      .min_length = training.min_length,
+      .objective = objective};
   return std::make_unique<TextData>(std::move(text), options, rng);
 }
 

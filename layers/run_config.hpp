@@ -26,10 +26,13 @@ struct TrainingConfig {
   Index task_min_length = 0;         // if positive, their number differs from here to task_length
   Index task_symbols = 12;           // how many different ones
   Index modulus = 97;                // of modular_addition
-  Index min_length = 0;              // if positive, a text's sequences differ in length from here to the context
+  Index sequence_length = 0;         // of a text's sequences; 0: the model's context
+  Index min_length = 0;              // if positive, a text's sequences differ in length from here on
   double mask_fraction = 0.15;       // of a text's tokens, hidden from a model that says what is hidden
+  Index vocabulary = 0;              // of the model; 0: as many tokens as the data have
   double validation_fraction = 0.1;  // of a text, or of modular_addition's pairs; 0: nothing is held out
 
+  std::string from = {};  // the path of a model whose weights the run begins with, or empty: random ones
   Index steps = 1000;
   Index batch = 16;      // sequences that go through the model at once
   Index accumulate = 1;  // batches a step, whose gradients are those of one joint batch
@@ -78,8 +81,8 @@ struct RunConfig {
   void validate() const;
 };
 
-// The data that a run trains on, as its kind of model reads them. They decide the model's vocabulary, and a task the
-// context. Throws as Text, TextData and make_task do.
+// The data that a run trains on, as its kind of model reads them. They decide the model's vocabulary, unless the run
+// does, and a task the context, unless the model was trained before. Throws as Text, TextData and make_task do.
 std::unique_ptr<DataSource> make_data(const RunConfig& config);
 
 }  // namespace jnorm

@@ -26,6 +26,12 @@ const std::vector<RunSetting>& run_settings() {
   return settings;
 }
 
+const std::vector<const RunSetting*>& training_choices() {
+  static const std::vector<const RunSetting*> all{&run_setting("dropout"), &run_setting("precision"),
+                                                  &run_setting("dtype"), &run_setting("init")};
+  return all;
+}
+
 const RunSetting& run_setting(std::string_view name) {
   for (const RunSetting& setting : run_settings()) {
     if (setting.name == name) return setting;

@@ -10,7 +10,8 @@
 namespace jnorm {
 
 // One setting of a run by its name: a flag --name of the program, a line of config.toml, an entry of a checkpoint's
-// metadata. The list of them is the only place that knows the names. The vocabulary is none: the data decide it.
+// metadata. The list of them is the only place that knows the names. The model's vocabulary is none: the data decide
+// it.
 struct RunSetting {
   enum class Group { model, data, training };
 
@@ -29,6 +30,8 @@ struct RunSetting {
 };
 
 const std::vector<RunSetting>& run_settings();
+// Those of a model that may change when training goes on with its weights: they are the same model's without training.
+const std::vector<const RunSetting*>& training_choices();
 // Throws Error(argument) if there is none of this name: no setting "stpes"; did you mean steps?
 const RunSetting& run_setting(std::string_view name);
 

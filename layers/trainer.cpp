@@ -18,11 +18,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The data decide the vocabulary and, for a task, the context.
+// The data decide the vocabulary and the context, unless the run does, or the model was trained before.
 RunConfig fitted(RunConfig config, const DataSource& data) {
-  config.model.vocabulary = data.vocabulary();
-  config.model.context = data.context();
+  TransformerConfig& model = config.model;
+  model.vocabulary = config.training.vocabulary == 0 ? data.vocabulary() : config.training.vocabulary;
+  if (config.training.from.empty() && config.training.sequence_length == 0) model.context = data.context();
   config.validate();
+  expect_vocabulary(model.vocabulary, data);
+  expect(data.context() <= model.context, "context: the model has {} positions, but the data need {}", model.context,
+         data.context());
   expect(config.training.patience == 0 || data.has_validation(),
          "patience: {} needs a validation loss, but no part of the data is held out", config.training.patience);
   return config;
@@ -110,6 +114,17 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data)
       optimizer_(make_optimizer(config_.training, model_)),
       schedule_(config_.training.schedule()),
       loss_scaler_(make_loss_scaler(config_)) {}
+
+void Trainer::begin_with(const Transformer& origin, std::string_view name_for_errors) {
+  RunConfig there = config_;
+  there.model = origin.config();
+  for (const RunSetting* setting : training_choices()) setting->set(there, setting->get(config_));
+  const std::string differences = differing_settings(there, config_, {RunSetting::Group::model});
+  if (!differences.empty()) {
+    fail(ErrorKind::file, "'{}' is another model: {}; go on with its own configuration", name_for_errors, differences);
+  }
+  model_.load_state(origin.state());
+}
 
 StepMetrics Trainer::step() {
   if (stopped_early()) fail(ErrorKind::state, "trainer: it stopped early, after step {}", steps_done_);

@@ -39,6 +39,10 @@ class Trainer {
   bool stopped_early() const;
   const std::optional<BestEvaluation>& best() const { return best_; }  // of the evaluations of steps
 
+  // Begins with the weights of a model that was trained before, whose configuration must be this one, but for what
+  // training may choose. Throws Error(file) that says what differs.
+  void begin_with(const Transformer& origin, std::string_view name_for_errors);
+
   // The next step. After every evaluation_interval steps and after the last one it evaluates too, if data are held out.
   // Throws Error(state) once done, and Error(non_finite) if the loss or a gradient isn't finite, naming the operation,
   // module path and source line where that began; the weights are those of the step before then.

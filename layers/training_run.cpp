@@ -3,17 +3,38 @@
 #include <filesystem>
 
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/load_model.hpp>
 
 namespace jnorm {
 
-TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing) {
-  RunFolder::expect_free(path, existing);
-  std::string& text = config.training.text;
-  if (!text.empty()) {
-    text = std::filesystem::absolute(text).string();  // a run may be resumed from another folder
-    RunFolder::expect_not_written(path, text);
+namespace {
+
+// A path from the root, since a run may be resumed from another folder; and no file that the run would write.
+void settle(std::string& input, const std::string& folder) {
+  if (input.empty()) return;
+  input = std::filesystem::absolute(input).string();
+  const bool is_run = std::filesystem::is_directory(input);
+  RunFolder::expect_not_written(folder, is_run ? input + "/checkpoint.safetensors" : input);
+}
+
+void begin(Trainer& trainer, const Transformer* origin) {
+  const std::string& from = trainer.config().training.from;
+  if (origin != nullptr) {
+    trainer.begin_with(*origin, from);
+  } else if (!from.empty()) {
+    trainer.begin_with(*load_any_model(from).model, from);
   }
+}
+
+}  // namespace
+
+TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing,
+                               const Transformer* origin) {
+  RunFolder::expect_free(path, existing);
+  settle(config.training.text, path);
+  settle(config.training.from, path);
   auto trainer = std::make_unique<Trainer>(config);
+  begin(*trainer, origin);
   RunFolder folder = RunFolder::create(path, trainer->config(), existing);
   TrainingRun run(std::move(trainer), std::move(folder));
   run.started_here_ = true;
@@ -25,6 +46,8 @@ TrainingRun TrainingRun::resume(const std::string& path) {
   auto trainer = std::make_unique<Trainer>(folder.config());
   if (folder.has_checkpoint()) {
     trainer->restore(load_checkpoint(folder.checkpoint_path()), folder.checkpoint_path());
+  } else {
+    begin(*trainer, nullptr);
   }
   folder.rewind(trainer->steps_done());
   return {std::move(trainer), std::move(folder)};

@@ -14,8 +14,10 @@ namespace jnorm {
 class TrainingRun {
  public:
   // Checks everything (the folder, the configuration, the data), then starts the folder. Throws as RunFolder and
-  // Trainer do; nothing was written then.
-  static TrainingRun start(RunConfig config, const std::string& path, Existing existing = Existing::refuse);
+  // Trainer do; nothing was written then. The weights are those of `origin`, if it is given, or of the model that the
+  // configuration names as its `from`, or random.
+  static TrainingRun start(RunConfig config, const std::string& path, Existing existing = Existing::refuse,
+                           const Transformer* origin = nullptr);
   // Goes on from the folder's last checkpoint, or from the beginning if there was none yet, under the folder's own
   // configuration. Nothing is changed if something doesn't fit.
   static TrainingRun resume(const std::string& path);

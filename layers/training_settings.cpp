@@ -28,13 +28,23 @@ std::vector<RunSetting> data_settings() {
       "modulus", "of modular_addition", [](auto& run) -> auto& { return run.training.modulus; });
   settings
       .number(
-          "min-length", "of a text's sequences, where they differ in length; 0: all are as long as the context",
+          "sequence-length", "of a text's sequences; 0: the context",
+          [](auto& run) -> auto& { return run.training.sequence_length; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "min-length", "of a text's sequences, where they differ in length; 0: all are equally long",
           [](auto& run) -> auto& { return run.training.min_length; })
       .may_be_left_out = true;
   settings
       .number(
           "mask-fraction", "share of a text's tokens that is hidden from a model that says what is hidden",
           [](auto& run) -> auto& { return run.training.mask_fraction; })
+      .may_be_left_out = true;
+  settings
+      .number(
+          "vocabulary", "tokens that the model knows; 0: as many as the data have",
+          [](auto& run) -> auto& { return run.training.vocabulary; })
       .may_be_left_out = true;
   settings.number(
       "validation-fraction", "share of the data that is held out",
@@ -85,6 +95,11 @@ void add_loss_scaling(Settings& settings) {
 
 std::vector<RunSetting> training_settings() {
   Settings settings(RunSetting::Group::training);
+  settings
+      .text(
+          "from", "a run folder, a checkpoint or a Hugging Face model whose weights to begin with",
+          [](auto& run) -> auto& { return run.training.from; })
+      .may_be_left_out = true;
   settings.number(
       "steps", "training steps", [](auto& run) -> auto& { return run.training.steps; });
   settings.number(

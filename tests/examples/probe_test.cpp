@@ -107,3 +107,22 @@ TEST_CASE("jnorm probe: wrong sizes are refused") {
   check_refused({"probe", "--heads", "3"}, "heads: 3 don't divide dim 64");
   check_refused({"probe", "--context", "4", "--tokens", "5"}, "--tokens: the model's context is 4, got 5");
 }
+
+TEST_CASE("jnorm probe --from: measures a Hugging Face model of each kind, and its parts make up the whole") {
+  for (const std::string kind : {"bert", "minilm", "gpt2", "llama", "qwen2", "qwen3"}) {
+    CAPTURE(kind);
+    const Finished run = run_jnorm({"probe", "--from", JNORM_SOURCE "/tests/golden/hugging_face/" + kind, "--tokens",
+                                    "4", "--json", "--progress", "none"});
+    CHECK(run.exit_code == 0);
+    CHECK(nlohmann::json::parse(run.out)["decomposition_error"] < 1e-10);
+    CHECK((run.err.find("left out: pooler") != std::string::npos) == (kind == "minilm"));
+  }
+}
+
+TEST_CASE("jnorm probe --from: a file that is no model is refused") {
+  const std::string golden = JNORM_SOURCE "/tests/golden/blocks.safetensors";
+  check_refused({"probe", "--from", golden},
+                "'" + golden +
+                    "': it is no checkpoint: expected the metadata 'jnorm': 'checkpoint 1'; a model of "
+                    "Hugging Face's needs its config.json beside it");
+}

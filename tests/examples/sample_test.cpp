@@ -57,6 +57,20 @@ TEST_CASE("jnorm sample: wrong input is refused") {
   check_refused({"sample", folder.file("none")}, folder.file("none") + ": no such run folder or checkpoint");
 }
 
+TEST_CASE("jnorm sample: a model that knows more tokens than bytes writes bytes alone") {
+  const TemporaryFolder folder;
+  const std::string run = trained_on_one_letter(folder, {"--vocabulary", "1000", "--sequence-length", "6"});
+  CHECK(run_jnorm({"sample", run, "--prompt", "a", "--tokens", "12", "--temperature", "0"}).out ==
+        std::string(13, 'a') + "\n");
+}
+
+TEST_CASE("jnorm sample: a model with a tokenizer of its own is refused, with the way out") {
+  const std::string model = JNORM_SOURCE "/tests/golden/hugging_face/gpt2";
+  check_refused({"sample", model}, "sample: " + model +
+                                       " has tokens of its own tokenizer, not bytes; train it on a text "
+                                       "first: jnorm train --from");
+}
+
 TEST_CASE("jnorm sample: a wrong option is an error alone, without the prompt before it") {
   const TemporaryFolder folder;
   const std::string run = trained_on_one_letter(folder);

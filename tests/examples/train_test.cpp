@@ -197,3 +197,61 @@ TEST_CASE("jnorm train: says how many steps overflowed") {
   std::getline(lines, first);
   CHECK(nlohmann::json::parse(first)["skipped"] == true);
 }
+
+namespace {
+
+const std::string kLlama = JNORM_SOURCE "/tests/golden/hugging_face/llama";
+
+std::vector<std::string> train_from(const std::string& origin, const std::string& folder,
+                                    std::vector<std::string> more = {}) {
+  std::vector<std::string> words{"train",   "--from", origin,    "--task", "copy",  "--task-length", "3",
+                                 "--steps", "20",     "--batch", "4",      "--out", folder,          "-q"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("jnorm train --from: goes on with an imported model, and then with what came of it") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  REQUIRE(run_jnorm(train_from(kLlama, run)).exit_code == 0);
+  const std::string config = read_file(run + "/config.toml");
+  for (const char* const line : {"\narch = 'llama'", "\nplacement = 'pre'", "\neps = 0.01\n", "\nrotary-base = 100\n",
+                                 "\nkey-heads = 2\n", "\nvocabulary = 40\n", "\ncontext = 12\n"}) {
+    CHECK_MESSAGE(("\n" + config).find(line) != std::string::npos, line);
+  }
+  CHECK(run_jnorm(train_from(run, folder.file("second"), {"--dropout", "0.1"})).exit_code == 0);
+  CHECK(read_file(folder.file("second") + "/config.toml").find("dropout = 0.1\n") != std::string::npos);
+  CHECK(run_jnorm({"train", "--resume", run, "-q"}).exit_code == 0);
+}
+
+TEST_CASE("jnorm train --from: the model's own settings may be repeated, and others are refused") {
+  const TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const auto refused = [&](const std::string& name, const std::string& value, const std::string& message) {
+    check_refused(train_from(kLlama, run, {name, value}), message);
+    CHECK_FALSE(std::filesystem::exists(run));
+  };
+  refused("--placement", "post", "--placement: the model of " + kLlama + " has pre, got post; leave it away");
+  refused("--norm", "layer", "--norm: the model of " + kLlama + " has rms, got layer; leave it away");
+  refused("--context", "6",
+          "--context: the model of " + kLlama + " has 12, got 6; leave it away, or give --sequence-length");
+  refused("--vocabulary", "50", "--vocabulary: the model of " + kLlama + " has 40, got 50; leave it away");
+  CHECK(run_jnorm(train_from(kLlama, run, {"--placement", "pre", "--dim", "16"})).exit_code == 0);
+}
+
+TEST_CASE("jnorm train --from: data that need more tokens or positions than the model has are refused") {
+  const TemporaryFolder folder;
+  const std::string text = folder.file("text");
+  std::ofstream(text) << std::string(400, 'a');
+  check_refused(
+      {"train", "--from", kLlama, "--text", text, "--out", folder.file("run")},
+      "vocabulary: the model has 40 tokens, but the data need 256 (256 of their own, 0 special); take a model "
+      "with more tokens, or other data");
+  check_refused(train_from(kLlama, folder.file("run"), {"--task-length", "30"}),
+                "context: the model has 12 positions, but the data need 60");
+  check_refused(train_from(folder.file("none"), folder.file("run")),
+                folder.file("none") + ": no such run folder or checkpoint");
+  CHECK_FALSE(std::filesystem::exists(folder.file("run")));
+}

@@ -162,7 +162,9 @@ TEST_CASE("checkpoint: a file none of whose names the model knows is refused, an
 
 TEST_CASE("checkpoint: a safetensors file of something else is refused") {
   CHECK_THROWS_WITH_AS(from_safetensors({.tensors = {{"x", tensor({1})}}, .metadata = {}}, "c"),
-                       "'c': it is no checkpoint: expected the metadata 'jnorm': 'checkpoint 1'", Error);
+                       "'c': it is no checkpoint: expected the metadata 'jnorm': 'checkpoint 1'; a model of Hugging "
+                       "Face's needs its config.json beside it",
+                       Error);
 }
 
 TEST_CASE("checkpoint: metadata that are wrong, unknown or missing are refused by name") {

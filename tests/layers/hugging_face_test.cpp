@@ -281,14 +281,13 @@ TEST_CASE("hugging face: GPT-2's matrices the other way round are refused where 
 }
 
 TEST_CASE("hugging face: a config.json that lacks a field, or has another type there, is refused by its name") {
-  for (const auto& [kind, field] : {std::pair{"bert", "layer_norm_eps"},
-                                    {"bert", "type_vocab_size"},
-                                    {"gpt2", "n_positions"},
-                                    {"llama", "rms_norm_eps"},
-                                    {"qwen2", "vocab_size"},
-                                    {"qwen3", "model_type"}}) {
+  const std::pair<const char*, const char*> needed[] = {{"bert", "layer_norm_eps"}, {"bert", "type_vocab_size"},
+                                                        {"gpt2", "n_positions"},    {"llama", "rms_norm_eps"},
+                                                        {"qwen2", "vocab_size"},    {"qwen3", "model_type"}};
+  for (const auto& each : needed) {
+    const char* const field = each.second;
     CAPTURE(field);
-    Copy copy(kind);
+    Copy copy(each.first);
     copy.config.erase(field);
     const std::string message = copy.refusal();
     CHECK(message.find(std::string(field) + ": expected a ") != std::string::npos);

@@ -6,6 +6,9 @@
 #include <doctest/doctest.h>
 #include <layers/small_run.hpp>
 
+#include <jnorm/autograd/ops.hpp>
+#include <jnorm/core/matrix_measures.hpp>
+#include <jnorm/core/operations.hpp>
 #include <jnorm/core/pool.hpp>
 #include <jnorm/layers/text_data.hpp>
 
@@ -17,6 +20,11 @@ std::string bytes_of(const Trainer& trainer) { return serialize_safetensors(to_s
 
 void run(Trainer& trainer, Index steps) {
   for (Index i = 0; i < steps; ++i) trainer.step();
+}
+
+bool close_to(const Tensor& tensor, double value) {
+  const std::vector<double> values = tensor.values();
+  return std::all_of(values.begin(), values.end(), [&](double each) { return std::fabs(each - value) < 1e-6; });
 }
 
 std::string restore_refusal(const RunConfig& written, const RunConfig& here) {
@@ -389,6 +397,154 @@ TEST_CASE("trainer: the data decide the vocabulary and the context") {
   const Trainer trainer(small_run());
   CHECK(trainer.config().model.vocabulary == 4);
   CHECK(trainer.config().model.context == 4);
+}
+
+TEST_CASE("trainer: a run may ask for more tokens than the data have, and not for fewer") {
+  RunConfig config = small_run();
+  config.training.vocabulary = 7;
+  CHECK(Trainer(config).config().model.vocabulary == 7);
+  config.training.vocabulary = 3;
+  CHECK_THROWS_WITH_AS(Trainer{config}, doctest::Contains("vocabulary: the model has 3 tokens, but the data need 4"),
+                       Error);
+}
+
+TEST_CASE("trainer: a text's sequences may be shorter than the context, which stays") {
+  RunConfig config = small_run();
+  config.training.task = "";
+  config.model.context = 16;
+  config.training.sequence_length = 5;
+  const auto data = [] {
+    return std::make_unique<TextData>(Text{"t", std::string(400, 'a')}, TextData::Options{.context = 5}, Rng(1));
+  };
+  Trainer trainer(config, data());
+  CHECK(trainer.config().model.context == 16);
+  CHECK(std::isfinite(trainer.step().loss));
+  config.training.sequence_length = 17;
+  CHECK_THROWS_WITH_AS(config.validate(), "sequence-length: expected at most context 16, got 17", Error);
+  config.training.task = "copy";
+  config.training.sequence_length = 5;
+  CHECK_THROWS_WITH_AS(config.validate(), "sequence-length: it is a text's; task copy has task-length", Error);
+}
+
+TEST_CASE("trainer: begins with another model's weights, and not with its optimizer") {
+  Trainer first(small_run());
+  run(first, 3);
+  RunConfig config = small_run();
+  config.training.seed = 9;
+  Trainer second(config);
+  second.begin_with(first.model(), "m");
+  CHECK(serialize_safetensors({second.checkpoint().weights, {}}) ==
+        serialize_safetensors({first.checkpoint().weights, {}}));
+  CHECK(second.steps_done() == 0);
+}
+
+TEST_CASE("trainer: a model of another placement, norm, final norm or eps is no beginning, though its tensors fit") {
+  const Trainer first(small_run());
+  const auto refusal = [](const TransformerConfig& model) {
+    RunConfig there = small_run();
+    there.model = model;
+    Trainer origin(there), here(small_run());
+    const std::string before = bytes_of(here);
+    try {
+      here.begin_with(origin.model(), "m");
+    } catch (const Error& error) {
+      CHECK(bytes_of(here) == before);
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  TransformerConfig model = small_run().model;
+  model.placement = Placement::post;
+  model.final_norm = true;
+  CHECK(refusal(model) ==
+        "'m' is another model: placement is post there, but pre here; go on with its own configuration");
+  model = small_run().model;
+  model.norm = NormKind::rms;
+  CHECK(refusal(model).find("norm is rms there, but layer here") != std::string::npos);
+  model = small_run().model;
+  model.final_norm = false;
+  CHECK(refusal(model).find("final-norm is false there, but true here") != std::string::npos);
+  model = small_run().model;
+  model.eps = 1e-6;
+  CHECK(refusal(model).find("eps is 1e-06 there, but 1e-05 here") != std::string::npos);
+  model = small_run().model;
+  model.dropout = 0.5;  // a choice of training's
+  CHECK(refusal(model) == "nothing was thrown");
+}
+
+TEST_CASE("trainer: a tied table is counted, stepped and saved once, and still tied when loaded") {
+  RunConfig config = small_run();
+  config.model.tied_embedding = true;
+  Trainer tied(config), loose(small_run());
+  const auto& table = *tied.model().parameters()[0];
+  CHECK(table.path() == "token_embedding.table");
+  CHECK(tied.model().parameter_count() == loose.model().parameter_count() - table.value().size());
+  run(tied, 3);
+  const Checkpoint checkpoint = tied.checkpoint();
+  const auto mentions = [](const NamedTensors& tensors, std::string_view word) {
+    return std::count_if(tensors.begin(), tensors.end(), [&](const auto& each) { return each.first.find(word) == 0; });
+  };
+  CHECK(mentions(checkpoint.weights, "token_embedding.") == 1);
+  CHECK(mentions(checkpoint.weights, "head.") == 0);
+  CHECK(mentions(checkpoint.optimizer, "token_embedding.table.steps") == 1);
+  CHECK(mentions(checkpoint.optimizer, "head.") == 0);
+
+  // Loaded, a change of the one table changes what is read and what is said.
+  const auto model = model_of(checkpoint, "c");
+  Tape tape;
+  const Tensor tokens = indices({1, 1}, std::vector<std::int32_t>{2});
+  const Var logits = (*model)(tape, tokens);
+  const Tensor hidden = tape.output("final_norm").value();  // [1, 1, dim]
+  const Tensor& rows = model->parameters()[0]->value();     // [V, dim]
+  const Tensor products = matmul(hidden.reshape({1, 8}), rows, false, true);
+  for (Index token = 0; token < rows.dim(0); ++token) {
+    CHECK(logits.value().at({0, 0, token}) == doctest::Approx(products.at({0, token})).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("trainer: the gradient of a tied table is the sum of both of its uses") {
+  RunConfig config = small_run();
+  config.model.tied_embedding = true;
+  config.model.dtype = DType::float64;
+  Trainer tied(config);
+  config.model.tied_embedding = false;
+  Trainer loose(config);
+  const Tensor table = tied.model().parameters()[0]->value();
+  NamedTensors state = tied.model().state();
+  state.emplace_back("head.weight", table.clone());
+  loose.model().load_state(state);
+  const Tensor tokens = indices({1, 3}, std::vector<std::int32_t>{0, 2, 1});
+  const auto gradients = [&](Transformer& model) {
+    Tape tape;
+    tape.backward(mean(square(model(tape, tokens))));
+    return std::pair{model.parameters().front()->gradient(), model.parameters().back()->gradient()};
+  };
+  const auto [read, said] = gradients(loose.model());
+  CHECK(relative_distance(add(read, said), gradients(tied.model()).first) < 1e-12);
+}
+
+TEST_CASE("trainer: no recipe for starting weights touches a norm's gain, its constants or its running statistics") {
+  for (const Initialization initialization : initializations()) {
+    for (const NormKind norm : norm_kinds()) {
+      CAPTURE(to_string(initialization));
+      CAPTURE(to_string(norm));
+      RunConfig config = small_run();
+      config.model.initialization = initialization;
+      config.model.norm = norm;
+      Trainer trainer(config);
+      trainer.model().load_state(trainer.model().state());
+      trainer.model().to(DType::float64);
+      for (const auto& named : trainer.model().state()) {
+        const std::string& name = named.first;
+        const Tensor& tensor = named.second;
+        CAPTURE(name);
+        if (name.ends_with(".gamma") || name.ends_with("running_variance")) CHECK(close_to(tensor, 1.0));
+        if (name.ends_with(".beta") || name.ends_with("running_mean")) CHECK(close_to(tensor, 0.0));
+        if (name.ends_with(".g")) CHECK(close_to(tensor, std::sqrt(8.0)));
+        if (name.ends_with(".alpha")) CHECK(close_to(tensor, 0.5));
+      }
+    }
+  }
 }
 
 TEST_CASE("trainer: once done, a step is refused") {

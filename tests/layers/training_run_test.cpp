@@ -16,6 +16,7 @@
 #include <temporary_folder.hpp>
 
 #include <jnorm/core/files.hpp>
+#include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/run_toml.hpp>
 
 using namespace jnorm;
@@ -218,6 +219,70 @@ TEST_CASE("training run: a text's path is kept from the root, so that a run can 
   config.training.text = fs::relative(temporary.file("text")).string();
   const TrainingRun run = TrainingRun::start(config, temporary.file("a"));
   CHECK(fs::path(run.folder().config().training.text).is_absolute());
+}
+
+namespace {
+
+// A run that begins with the weights of a run of two steps.
+RunConfig run_from(const TemporaryFolder& temporary) {
+  TrainingRun::start(small_run(2), temporary.file("origin")).train();
+  RunConfig config = small_run(10);
+  config.training.seed = 5;
+  config.model.context = 4;
+  config.training.from = fs::relative(temporary.file("origin")).string();
+  config.training.vocabulary = 4;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("training run: begins with the weights of an earlier run") {
+  const TemporaryFolder temporary;
+  const RunConfig config = run_from(temporary);
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"));
+  CHECK(serialize_safetensors({run.trainer().model().state(), {}}) ==
+        serialize_safetensors({load_checkpoint(temporary.file("origin/checkpoint.safetensors")).weights, {}}));
+  CHECK(fs::path(run.folder().config().training.from).is_absolute());
+}
+
+TEST_CASE(
+    "training run: one that began with a model is resumed to the same bits, from its start and without the model") {
+  const TemporaryFolder temporary;
+  const RunConfig config = run_from(temporary);
+  const Result whole = uninterrupted(config);
+  train_until(TrainingRun::start(config, temporary.file("a")), 2);  // before its first checkpoint
+  TrainingRun::resume(temporary.file("a")).train();
+  CHECK(result_of(temporary.file("a")) == whole);
+  train_until(TrainingRun::start(config, temporary.file("b")), 5);
+  fs::remove_all(temporary.file("origin"));
+  TrainingRun::resume(temporary.file("b")).train();
+  CHECK(result_of(temporary.file("b")) == whole);
+}
+
+TEST_CASE("training run: an imported model is trained on with its own vocabulary, context and configuration") {
+  const TemporaryFolder temporary;
+  RunConfig config = small_run(30);
+  config.training.from = JNORM_GOLDEN "/hugging_face/qwen3";
+  const LoadedModel origin = load_any_model(config.training.from);
+  config.model = origin.model->config();
+  config.training.vocabulary = origin.model->config().vocabulary;
+  TrainingRun run = TrainingRun::start(config, temporary.file("a"), Existing::refuse, origin.model.get());
+  CHECK(run.trainer().config().model.vocabulary == 40);
+  CHECK(run.trainer().config().model.context == 12);
+  double first = 0.0, last = 0.0;
+  run.train([&](const StepMetrics& metrics) { (metrics.step == 1 ? first : last) = metrics.loss; });
+  CHECK(last < 0.5 * first);
+  RunConfig trained;
+  trained.model = load_any_model(temporary.file("a")).model->config();
+  CHECK(differing_settings(trained, config, {RunSetting::Group::model}) == "");
+}
+
+TEST_CASE("training run: a model that the run's folder would lose is refused") {
+  const TemporaryFolder temporary;
+  RunConfig config = run_from(temporary);
+  CHECK_THROWS_WITH_AS(TrainingRun::start(config, temporary.file("origin"), Existing::replace),
+                       doctest::Contains("is a file that the run in"), Error);
+  CHECK(load_checkpoint(temporary.file("origin/checkpoint.safetensors")).step == 2);
 }
 
 TEST_CASE("training run: nothing is written if the configuration or the data are wrong") {
