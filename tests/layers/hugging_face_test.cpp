@@ -280,69 +280,6 @@ TEST_CASE("hugging face: GPT-2's matrices the other way round are refused where 
   CHECK(copy.refusal().find("c_attn.weight (expected [16, 48], got float32 [48, 16])") != std::string::npos);
 }
 
-TEST_CASE("hugging face: a config.json that lacks a field, or has another type there, is refused by its name") {
-  const std::pair<const char*, const char*> needed[] = {{"bert", "layer_norm_eps"}, {"bert", "type_vocab_size"},
-                                                        {"gpt2", "n_positions"},    {"llama", "rms_norm_eps"},
-                                                        {"qwen2", "vocab_size"},    {"qwen3", "model_type"}};
-  for (const auto& each : needed) {
-    const char* const field = each.second;
-    CAPTURE(field);
-    Copy copy(each.first);
-    copy.config.erase(field);
-    const std::string message = copy.refusal();
-    CHECK(message.find(std::string(field) + ": expected a ") != std::string::npos);
-    CHECK(message.find("but it is missing; take the config.json that belongs to the model") != std::string::npos);
-  }
-  CHECK(refusal_with("llama", "hidden_size", "16") ==
-        "'/config.json': hidden_size: expected a positive whole number below 2^31, got \"16\"");
-  CHECK(refusal_with("llama", "hidden_size", -16).ends_with("got -16"));
-  CHECK(refusal_with("llama", "hidden_size", 16.5).ends_with("got 16.5"));
-  CHECK(refusal_with("bert", "layer_norm_eps", "small").ends_with("expected a number, got \"small\""));
-  CHECK(refusal_with("bert", "tie_word_embeddings", 1).ends_with("expected true or false, got 1"));
-}
-
-TEST_CASE("hugging face: another kind of model is refused by name") {
-  CHECK(refusal_with("bert", "model_type", "t5") ==
-        "'/config.json': model_type: expected one of bert, gpt2, llama, qwen2, qwen3, got \"t5\"");
-  CHECK(refusal_with("llama", "hidden_act", "mish").find("hidden_act: expected one of gelu, gelu_new") !=
-        std::string::npos);
-}
-
-TEST_CASE("hugging face: what a Transformer here doesn't do is refused by its field") {
-  CHECK(refusal_with("llama", "rope_parameters", {{"rope_type", "llama3"}, {"rope_theta", 1e4}}) ==
-        "'/config.json': rope_type: expected \"default\", got \"llama3\": stretched rotary positions aren't supported; "
-        "take a model without them");
-  CHECK(
-      refusal_with("llama", "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}).find("type: expected \"default\"") !=
-      std::string::npos);
-  CHECK(refusal_with("llama", "rope_scaling", 2.0).find("rope_scaling: expected an object, got 2.0") !=
-        std::string::npos);
-  CHECK(refusal_with("qwen2", "layer_types", {"full_attention", "sliding_attention"}).find("layer_types: expected ") !=
-        std::string::npos);
-  CHECK(refusal_with("llama", "attention_bias", true).find("expected both true or both false, got true and false") !=
-        std::string::npos);
-  CHECK(refusal_with("gpt2", "scale_attn_by_inverse_layer_idx", true).find("expected false, got true") !=
-        std::string::npos);
-  CHECK(refusal_with("bert", "position_embedding_type", "relative_key").find("expected \"absolute\"") !=
-        std::string::npos);
-  CHECK(refusal_with("bert", "is_decoder", true).find("is_decoder: expected false, got true") != std::string::npos);
-  CHECK(refusal_with("llama", "quantization_config", {{"bits", 4}}).find("quantized") != std::string::npos);
-  Copy copy("qwen2");
-  copy.config.erase("layer_types");
-  copy.config["use_sliding_window"] = true;
-  CHECK(copy.refusal().find("use_sliding_window: expected false, got true") != std::string::npos);
-}
-
-TEST_CASE("hugging face: a config.json that is no JSON object is refused") {
-  Copy copy("llama");
-  copy.save();
-  for (const char* const text : {"", "{", "[]", "7", "{\"model_type\": \"llama\""}) {
-    write_file_atomically(copy.folder().file("config.json"), text);
-    CHECK_THROWS_WITH_AS(import_hugging_face(copy.folder().path()),
-                         doctest::Contains("config.json': expected a JSON object"), Error);
-  }
-}
-
 TEST_CASE("hugging face: sizes beyond what the file holds are refused before a model of them is built") {
   for (const char* const field : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
                                   "intermediate_size", "num_key_value_heads", "head_dim"}) {
