@@ -132,6 +132,43 @@ TEST_CASE("checkpoint: a model with another final norm, eps, norm or size is ref
   CHECK(refusal(small_config(), other).find("vocabulary is 13 there, but 14 here") != std::string::npos);
 }
 
+TEST_CASE("checkpoint: a final norm that the file lacks, or has and the model lacks, is refused") {
+  RunConfig post = small_config();
+  post.model.placement = Placement::post;
+  TransformerConfig other = post.model;
+  other.final_norm = true;
+  CHECK(refusal(post, other) ==
+        "'c' is of another model: final-norm is false there, but true here; load it into a model of its own "
+        "configuration");
+  post.model.final_norm = true;
+  other.final_norm = false;
+  CHECK(refusal(post, other).find("final-norm is true there, but false here") != std::string::npos);
+}
+
+TEST_CASE(
+    "checkpoint: a file whose metadata were edited to another norm or final norm no longer fits its own tensors") {
+  const TemporaryFolder folder;
+  const auto refusal_when = [&](const char* setting, const char* value) {
+    SafeTensors file = to_safetensors(small_checkpoint());
+    file.metadata[setting] = value;
+    save_safetensors(folder.file("c"), file);
+    try {
+      load_model(folder.file("c"));
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::file);
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  CHECK(refusal_when("run.final-norm", "false").find("; 2 unexpected: final_norm.beta, final_norm.gamma") !=
+        std::string::npos);
+  CHECK(refusal_when("run.norm", "rms")
+            .find("; 3 unexpected: blocks.0.attention.norm.beta, blocks.0.ffn.norm.beta, "
+                  "final_norm.beta") != std::string::npos);
+  CHECK(refusal_when("run.placement", "sandwich").find("4 missing: blocks.0.attention.output_norm.gamma") !=
+        std::string::npos);
+}
+
 TEST_CASE("checkpoint: sizes beyond what the file holds are refused before a model of them is built") {
   const TemporaryFolder folder;
   for (const char* const size : {"run.layers", "run.dim", "run.ffn", "run.context", "vocabulary"}) {
