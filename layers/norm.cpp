@@ -143,9 +143,8 @@ GroupNorm::GroupNorm(Index dim, Index groups, const NormOptions& options)
 Var GroupNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
   const Var gamma = optional_parameter(x, gamma_, line);
   const Var beta = optional_parameter(x, beta_, line);
-  // Positions are samples of their own: groups that went over the sequence would show a token the later ones.
-  const Var rows = x.rank() > 2 ? flatten(x, 0, -2, line) : x;  // [..., dim] -> [rows, dim]
-  return reshape(group_norm(rows, groups_, gamma, beta, {.eps = eps_}, line), x.shape(), line);
+  // Every position is a sample: groups that went over the sequence would show a token the later ones.
+  return group_norm(x, groups_, gamma, beta, {.eps = eps_, .channel_axis = -1}, line);
 }
 
 ScaleNorm::ScaleNorm(Index dim, const NormOptions& options)
