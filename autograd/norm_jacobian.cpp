@@ -350,6 +350,16 @@ Tensor NormJacobian::eigenvalues() const {
   return descending(std::move(all));
 }
 
+double NormJacobian::bound() const {
+  double greatest = 0.0;
+  for (const NormBlock& block : blocks_) {
+    for (const double gamma : block.gamma) {
+      if (block.s > 0.0) greatest = std::max(greatest, std::fabs(gamma) / block.s);  // else there is no derivative
+    }
+  }
+  return greatest;
+}
+
 double NormJacobian::spectral_norm() const { return size() == 0 ? 0.0 : singular_values().at({0}); }
 
 Index NormJacobian::rank(double tolerance) const {

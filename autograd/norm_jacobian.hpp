@@ -41,6 +41,8 @@ class NormJacobian {
   // from its secular equation otherwise: to a few units in the last place, tiny ones to 1e-15 of their block's largest.
   Tensor singular_values() const;
   double spectral_norm() const;  // the largest of them; 0 if there are none
+  // What none of them exceeds: the greatest |gamma| / s, of which the projections only take something away.
+  double bound() const;
   // The same for the eigenvalues, which are real whatever the signs of gamma are: core/secular_equation.md.
   Tensor eigenvalues() const;
 

@@ -1,5 +1,6 @@
 #include <jnorm/layers/jacobian_parts.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -70,6 +71,8 @@ Tensor NormMap::after(const Tensor& matrix) const {
   return structured_ ? matmul(matrix, *structured_) : matmul(matrix, dense_);
 }
 
+double NormMap::bound() const { return structured_ ? structured_->bound() : extreme_gains().first; }
+
 std::pair<double, double> NormMap::extreme_gains() const {
   const Tensor sigma = structured_ ? structured_->singular_values() : singular_values(dense_);
   return {sigma.at({0}), sigma.at({sigma.size() - 1})};
@@ -109,19 +112,26 @@ ComposedSublayer JacobianParts::compose(const std::string& path, const ResidualR
   const Tensor one = identity(branch.dim(0), DType::float64);
   const std::string second_norm = rule.norm_input ? ".output_norm" : ".norm";
   Tensor skip = one, added = branch;  // J_F
+  double bound = 1.0;                 // of the norms that nothing goes around
   if (rule.norm_input) {
     const NormMap input_norm = norm(path + ".norm");
     added = input_norm.after(added);  // J_F J_N
-    if (rule.norm_skip) skip = input_norm.before(one);
+    if (rule.norm_skip) {
+      skip = input_norm.before(one);
+      bound = input_norm.bound();
+    }
   }
   added = affine(added, rule.input_scale, 0.0);
   if (rule.norm_branch) added = norm(path + second_norm).before(added);
   if (rule.gain != ResidualRule::Gain::none) added = scaled_rows(added, value(path + ".lambda"));
   ComposedSublayer composed{.jacobian = add(affine(skip, rule.skip_scale, 0.0), added), .of_block_input = one};
+  const double terms = jnorm::norm(rule.norm_skip ? add(affine(one, rule.skip_scale, 0.0), branch) : composed.jacobian);
   if (rule.norm_sum) {
     const NormMap sum_norm = norm(path + second_norm);
     composed = {.jacobian = sum_norm.before(composed.jacobian), .of_block_input = sum_norm.before(one)};
+    bound *= sum_norm.bound();
   }
+  composed.cancellation = std::max(1.0, bound * terms / jnorm::norm(composed.jacobian));
   if (rule.two_streams) composed.jacobian = two_streams(composed.jacobian, added, config_.dim);
   return composed;
 }

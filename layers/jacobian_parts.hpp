@@ -20,6 +20,7 @@ class NormMap {
 
   Tensor before(const Tensor& matrix) const;        // J_N M
   Tensor after(const Tensor& matrix) const;         // M J_N
+  double bound() const;                             // no singular value is greater, nor is what they are computed from
   std::pair<double, double> extreme_gains() const;  // the largest and the smallest singular value
 
  private:
@@ -31,6 +32,9 @@ class NormMap {
 struct ComposedSublayer {
   Tensor jacobian;        // by its input
   Tensor of_block_input;  // by what its block adds to the sum, if its rule does
+  // How many times greater the terms are than what is left of them. Rounding is relative to the terms. It is 1 or a
+  // little more, unless a norm that the whole stream goes through takes away nearly all, as over one or two features.
+  double cancellation = 1.0;
 };
 
 // The parts of the Jacobians of one recorded forward of a model in evaluation mode. It refers to both.

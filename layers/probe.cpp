@@ -37,17 +37,23 @@ Tensor dense(const Var& to, const Var& from) { return jacobian(to, from).to(DTyp
 // ||M||_F / sqrt(N): the root mean square of ||M^T u|| over unit vectors u.
 double mean_gain(const Tensor& matrix) { return norm(matrix) / std::sqrt(static_cast<double>(matrix.dim(0))); }
 
-JacobianMeasures measure(const Tensor& jacobian, const Tensor& composed) {
+JacobianMeasures measure(const Tensor& jacobian, const Tensor& composed, double cancellation) {
   const Tensor sigma = singular_values(jacobian);
   return {.identity_distance = identity_distance(jacobian),
           .sigma_max = sigma.at({0}),
           .sigma_min = sigma.at({sigma.size() - 1}),
-          .decomposition_error = relative_distance(jacobian, composed)};
+          .decomposition_error = relative_distance(jacobian, composed) / cancellation};
 }
 
 const Block& block(const Transformer& model, Index layer) {
   return dynamic_cast<const Block&>(child(child(model, "blocks"), std::to_string(layer)));
 }
+
+// What sublayers make up together.
+struct Whole {
+  Tensor jacobian;
+  double cancellation = 1.0;  // the most of any of them
+};
 
 // One recorded forward of the stack, and what the parts of it are.
 class Recording {
@@ -56,7 +62,8 @@ class Recording {
 
   Index layers() const { return model_.config().layers; }
   Var x(Index layer) { return layer == 0 ? x0_ : tape_.output(block_path(layer - 1)); }  // x_0, ..., x_L
-  LayerReport measure_layer(Index layer, Tensor& jacobian);
+  // The block's Jacobian, and the most that a part of it cancels, go to `whole`.
+  LayerReport measure_layer(Index layer, Whole& whole);
   // Of the loss; empty without targets.
   std::vector<double> loss_gradient_norms();
 
@@ -66,7 +73,7 @@ class Recording {
   Var drawn_x0(const ProbeOptions& options);
   Pass begin_pass(const ProbeOptions& options, Index positions);
   // Multiplies the sublayer's parts onto those of the block's earlier ones.
-  SublayerReport measure_sublayer(const std::string& path, const ResidualRule& rule, Tensor& of_block);
+  SublayerReport measure_sublayer(const std::string& path, const ResidualRule& rule, Whole& of_block);
 
   Transformer& model_;
   Tape tape_;
@@ -121,33 +128,36 @@ Pass Recording::begin_pass(const ProbeOptions& options, Index positions) {
   return model_.begin_pass(tape_, {.tokens = options.tokens, .source = options.source});
 }
 
-SublayerReport Recording::measure_sublayer(const std::string& path, const ResidualRule& rule, Tensor& of_block) {
+SublayerReport Recording::measure_sublayer(const std::string& path, const ResidualRule& rule, Whole& of_block) {
   const Tensor jacobian = dense(tape_.output(path), tape_.input(path));
   const Tensor branch = dense(tape_.output(path + ".branch"), tape_.input(path + ".branch"));
   const ComposedSublayer composed = parts_.compose(path, rule, branch);
-  const bool bottom = rule.adds_block_input && of_block.defined();
-  of_block = of_block.defined() ? matmul(composed.jacobian, of_block) : composed.jacobian;
-  if (bottom) of_block = add(of_block, composed.of_block_input);
+  Tensor& so_far = of_block.jacobian;
+  const bool bottom = rule.adds_block_input && so_far.defined();
+  so_far = so_far.defined() ? matmul(composed.jacobian, so_far) : composed.jacobian;
+  if (bottom) so_far = add(so_far, composed.of_block_input);
+  of_block.cancellation = std::max(of_block.cancellation, composed.cancellation);
 
   const bool has_norm = rule.norm_input || rule.norm_branch || rule.norm_sum;
   const auto [largest, smallest] = has_norm ? parts_.norm(path + ".norm").extreme_gains() : std::pair(1.0, 1.0);
   return {.name = path.substr(path.rfind('.') + 1),
-          .jacobian = measure(jacobian, composed.jacobian),
+          .jacobian = measure(jacobian, composed.jacobian, composed.cancellation),
           .branch_norm = mean_gain(branch),
           .norm_sigma_max = largest,
           .norm_sigma_min = smallest};
 }
 
-LayerReport Recording::measure_layer(Index layer, Tensor& jacobian) {
+LayerReport Recording::measure_layer(Index layer, Whole& whole) {
   const std::string path = block_path(layer);
   LayerReport report{.layer = layer, .jacobian = {}, .sublayers = {}};
-  Tensor composed;
+  Whole composed;
   for (const ResidualSublayer* sublayer : block(model_, layer).sublayers()) {
     report.sublayers.push_back(
         measure_sublayer(fmt::format("{}.{}", path, sublayer->name()), sublayer->rule(), composed));
   }
-  jacobian = dense(tape_.output(path), tape_.input(path));
-  report.jacobian = measure(jacobian, composed);
+  whole.jacobian = dense(tape_.output(path), tape_.input(path));
+  whole.cancellation = composed.cancellation;
+  report.jacobian = measure(whole.jacobian, composed.jacobian, composed.cancellation);
   return report;
 }
 
@@ -171,10 +181,12 @@ ProbeReport probe(const Transformer& model, const ProbeOptions& options) {
   report.layers.resize(static_cast<std::size_t>(layers));
   Tensor product = identity(recording.x(0).value().size(), DType::float64);  // d x_L / d x_l, for l = L, L - 1, ...
   report.gradient_norms.push_back(mean_gain(product));
+  double cancellation = 1.0;
   for (Index layer = layers; layer-- > 0;) {
-    Tensor jacobian;
-    report.layers[static_cast<std::size_t>(layer)] = recording.measure_layer(layer, jacobian);
-    product = matmul(product, jacobian);
+    Whole block;
+    report.layers[static_cast<std::size_t>(layer)] = recording.measure_layer(layer, block);
+    product = matmul(product, block.jacobian);
+    cancellation = std::max(cancellation, block.cancellation);
     report.gradient_norms.push_back(mean_gain(product));
     if (options.on_layer) options.on_layer(layers - layer);
   }
@@ -182,10 +194,11 @@ ProbeReport probe(const Transformer& model, const ProbeOptions& options) {
   if (options.targets.defined()) report.gradient_norms = recording.loss_gradient_norms();
 
   const Tensor sigma = singular_values(product);
-  report.product = {.trace_over_n = trace(product) / static_cast<double>(product.dim(0)),
-                    .median_sigma = median(sigma),
-                    .effective_rank = effective_rank(sigma),
-                    .decomposition_error = relative_distance(dense(recording.x(layers), recording.x(0)), product)};
+  report.product = {
+      .trace_over_n = trace(product) / static_cast<double>(product.dim(0)),
+      .median_sigma = median(sigma),
+      .effective_rank = effective_rank(sigma),
+      .decomposition_error = relative_distance(dense(recording.x(layers), recording.x(0)), product) / cancellation};
   for (Index layer = 0; layer <= layers; ++layer) {
     const double gain = norm(recording.x(layer).value());
     report.mean_squares.push_back(gain * gain / static_cast<double>(product.dim(0)));

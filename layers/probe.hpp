@@ -17,7 +17,9 @@ struct JacobianMeasures {
   double identity_distance;  // ||J - I||_F / sqrt(N)
   double sigma_max;          // the largest and the smallest singular value
   double sigma_min;
-  // ||J - C||_F / ||J||_F, where J is the tape's and C was put together from its parts: rounding, or a fault.
+  // ||J - C||_F / ||J||_F, where J is the tape's and C was put together from its parts: rounding, or a fault. Where a
+  // norm takes away nearly all of the stream's directions, as over one or two features, J is much smaller than the
+  // terms that make it up; the error is relative to those then.
   double decomposition_error;
 };
 

@@ -145,6 +145,22 @@ TEST_CASE("probe: float32 arithmetic is there for comparison, and shows in the d
   CHECK(error < 1e-4);
 }
 
+// LayerNorm over two features and RMSNorm over one leave eps / s^3 of the derivative, which rounding blurs.
+TEST_CASE("probe: where a norm leaves next to nothing, rounding isn't taken for a fault") {
+  for (const Placement* placement : Placement::all()) {
+    for (const NormKind norm : {NormKind::layer, NormKind::rms, NormKind::scale}) {
+      CAPTURE(std::string(placement->name));
+      CAPTURE(to_string(norm));
+      TransformerConfig config = small(*placement, norm);
+      config.dim = norm == NormKind::layer ? 2 : 1;
+      config.heads = 1;
+      const Transformer model(config, Rng(1));
+      CHECK(probe(model).largest_decomposition_error() <= kDecompositionTolerance);
+      CHECK(probe(model, {.dtype = DType::float32}).largest_decomposition_error() < 1e-3);
+    }
+  }
+}
+
 TEST_CASE("probe: layers and sublayers come in the order of computation") {
   const ProbeReport report = probe(Transformer(small(Placement::pre), Rng(1)));
   REQUIRE(report.layers.size() == 3);
