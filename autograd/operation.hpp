@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include <jnorm/autograd/var.hpp>
 #include <jnorm/core/kernels.hpp>
@@ -55,9 +57,18 @@ class Operation {
   virtual Var composed(std::span<const Var> inputs) const;
   virtual bool has_composition() const { return false; }
 
+  // A number that it was recorded with, for those who look at a tape later: "eps" of a norm, "shift" of affine, "axes"
+  // of sum and variance (a bit each), "causal" of attention (0 or 1). Nothing where it has none of this name.
+  virtual std::optional<double> setting(std::string_view /*name*/) const { return std::nullopt; }
+
  protected:
   ~Operation() = default;
 };
+
+// What setting() returns where there is one: the number if it is asked for.
+inline std::optional<double> number_if(bool asked, double number) {
+  return asked ? std::optional(number) : std::nullopt;
+}
 
 // A primitive operation: its pull(back) is a template that serves tensors and recorded values alike.
 template <class Self>

@@ -58,7 +58,7 @@ class Train final : public Command {
   void run(const Session& session) override {
     TrainingRun run = make_run(session);
     Trainer& trainer = run.trainer();
-    if (const std::string warning = trainer.data().warning(); !warning.empty()) session.note("warning: " + warning);
+    if (const std::string warning = trainer.data().warning(); !warning.empty()) warn(session, warning);
     if (run.complete()) session.note(fmt::format("the run in {} is complete: nothing to do", run.folder().path()));
     session.detail(fmt::format("{} parameters, on {}", format_count(trainer.model().parameter_count()),
                                trainer.data().description()));
@@ -73,6 +73,7 @@ class Train final : public Command {
       run.train(
           [&](const StepMetrics& metrics) {
             if (last.step == 0) tell_missing_gradients(session, trainer);
+            tell_diagnoses(session, trainer);
             last = metrics;
             if (metrics.validation) progress.print(fmt::format("step {}: {}", metrics.step, status_of(metrics)));
             progress.update(metrics.step, fmt::format("loss {:.4f}", metrics.loss));
@@ -138,27 +139,40 @@ class Train final : public Command {
     config_ = own;
   }
 
+  void warn(const Session& session, const std::string& warning) {
+    session.note("warning: " + warning);
+    warnings_.push_back(warning);
+  }
+
+  // Those that came since the last step: of the first step, and of the first evaluation.
+  void tell_diagnoses(const Session& session, const Trainer& trainer) {
+    for (; told_ < trainer.diagnoses().size(); ++told_) warn(session, trainer.diagnoses()[told_]);
+  }
+
   // What a norm or softmax takes out is as it should be, and so are frozen weights: these are for those who want
   // details.
-  static void tell_missing_gradients(const Session& session, const Trainer& trainer) {
+  void tell_missing_gradients(const Session& session, const Trainer& trainer) {
     for (const MissingGradient& missing : trainer.missing_gradients()) {
       const bool expected = missing.reason == NoGradient::zero_by_norm || missing.reason == NoGradient::frozen;
-      expected ? session.detail(missing.sentence) : session.note("warning: " + missing.sentence);
+      expected ? session.detail(missing.sentence) : warn(session, missing.sentence);
     }
   }
 
-  static nlohmann::ordered_json json_of(TrainingRun& run, const StepMetrics& last) {
+  nlohmann::ordered_json json_of(TrainingRun& run, const StepMetrics& last) const {
     nlohmann::ordered_json json{{"folder", run.folder().path()},
                                 {"steps", run.trainer().steps_done()},
                                 {"parameters", run.trainer().model().parameter_count()}};
     if (run.trainer().stopped_early()) json["stopped_early"] = true;
     if (const auto& best = run.trainer().best()) json["best"] = {{"step", best->step}, {"validation_loss", best->loss}};
+    if (!warnings_.empty()) json["warnings"] = warnings_;
     if (last.step > 0) json["last"] = nlohmann::ordered_json::parse(to_json_line(last));
     return json;
   }
 
   RunConfig config_;
   std::string resume_;
+  std::vector<std::string> warnings_;  // that were told
+  std::size_t told_ = 0;               // of the trainer's diagnoses
 };
 
 }  // namespace

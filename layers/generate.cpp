@@ -73,8 +73,8 @@ class Window {
     ModelInput input{.tokens = indices({1, size() - seen}, std::span(tokens_).subspan(static_cast<std::size_t>(seen)))};
     if (seen == 0) input.source = source_;
     const Pass pass = cached_ ? model_.begin_pass(tape_, input, cache_) : model_.begin_pass(tape_, input);
-    const Var x = model_.stack(model_.embed(tape_, input.tokens, pass.first_position), pass);  // [1, T, W]
-    const Var logits = model_.unembed(slice(x, 1, {.start = -1}), pass);                       // [1, 1, V]
+    const Var x = model_.stack(model_.embed(tape_, input.tokens, pass), pass);  // [1, T, W]
+    const Var logits = model_.unembed(slice(x, 1, {.start = -1}), pass);        // [1, 1, V]
     return slice(logits, 2, {.stop = count}).value().values();
   }
 

@@ -45,6 +45,7 @@
 #include <jnorm/layers/checkpoint.hpp>
 #include <jnorm/layers/clip.hpp>
 #include <jnorm/layers/data_source.hpp>
+#include <jnorm/layers/diagnosis.hpp>
 #include <jnorm/layers/dropout.hpp>
 #include <jnorm/layers/embedding.hpp>
 #include <jnorm/layers/evaluation_mode.hpp>

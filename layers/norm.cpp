@@ -94,10 +94,11 @@ RmsNorm::RmsNorm(Index dim, const NormOptions& options, double fraction)
 Var RmsNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
   const Var gamma = optional_parameter(x, gamma_, line);
   if (measured_ == dim_) return rms_norm(x, gamma, eps_, line);
-  // r of the first features alone, which divides all of them
-  const Var measured = slice(x, -1, {.stop = measured_}, line);
+  // r of the first features alone, which divides all of them; like every statistic it is at least float32
+  const Var wide = jnorm::to(x, statistics_dtype(x.dtype()), line);
+  const Var measured = slice(wide, -1, {.stop = measured_}, line);
   const Var rstd = rsqrt(mean(square(measured, line), {-1}, Keep::yes, line) + eps_, line);  // [..., 1]
-  const Var y = x * rstd;
+  const Var y = jnorm::to(wide * rstd, x.dtype(), line);
   return gamma.defined() ? y * gamma : y;
 }
 

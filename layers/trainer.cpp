@@ -9,6 +9,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/layers/accumulation.hpp>
 #include <jnorm/layers/clip.hpp>
+#include <jnorm/layers/diagnosis.hpp>
 #include <jnorm/layers/evaluation_mode.hpp>
 #include <jnorm/layers/non_finite.hpp>
 
@@ -166,10 +167,19 @@ double Trainer::backward() {
     clear_gradients();
     fail_non_finite(steps_done_ + 1, "the loss", loss.mean, describe_non_finite_value(tape_));
   }
-  if (!std::exchange(explained_, true)) {
-    missing_gradients_ = jnorm::missing_gradients(loss.last, model_.parameters());
-  }
+  if (!std::exchange(explained_, true)) explain_step(loss.last);
   return loss.mean;
+}
+
+void Trainer::explain_step(const Var& loss) {
+  missing_gradients_ = jnorm::missing_gradients(loss, model_.parameters());
+  for (auto& lines : {diagnose(config_.model), diagnose(tape_, micro_batches_.back())}) {
+    diagnoses_.insert(diagnoses_.end(), lines.begin(), lines.end());
+  }
+}
+
+void Trainer::explain_evaluation() {
+  for (std::string& line : diagnose_evaluation(tape_)) diagnoses_.push_back(std::move(line));
 }
 
 void Trainer::update(StepMetrics& metrics) {
@@ -243,6 +253,7 @@ Evaluation Trainer::evaluate() {
     const double loss = cross_entropy(logits, batch.targets).item();
     if (!std::isfinite(loss))
       fail_non_finite(steps_done_, "the validation loss", loss, describe_non_finite_value(tape_));
+    if (!std::exchange(evaluation_explained_, true)) explain_evaluation();
     const auto weight = static_cast<double>(count_targets(batch.targets));  // batches may differ in it
     sum.loss += weight * loss;
     sum.accuracy += weight * accuracy(logits.value(), batch.targets);

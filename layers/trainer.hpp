@@ -52,6 +52,9 @@ class Trainer {
   // that.
   const std::vector<MissingGradient>& missing_gradients() const { return missing_gradients_; }
 
+  // Mistakes around normalization that the first step and the first evaluation of this trainer showed; see diagnose().
+  const std::vector<std::string>& diagnoses() const { return diagnoses_; }
+
   // The model on held-out batches, always the same ones. Changes neither the weights nor what is drawn next. Throws
   // Error(state) if nothing is held out, and Error(non_finite) if the loss isn't finite.
   Evaluation evaluate();
@@ -74,6 +77,8 @@ class Trainer {
   void note(const Evaluation& evaluation);
   [[noreturn]] void fail_non_finite_gradient(double norm);
   void clear_gradients();
+  void explain_step(const Var& loss);
+  void explain_evaluation();
 
   RunConfig config_;
   std::unique_ptr<DataSource> data_;
@@ -84,7 +89,9 @@ class Trainer {
   Tape tape_;
   std::vector<Batch> micro_batches_;  // of the latest step
   bool explained_ = false;            // missing_gradients_ is filled
+  bool evaluation_explained_ = false;
   std::vector<MissingGradient> missing_gradients_;
+  std::vector<std::string> diagnoses_;
   Index steps_done_ = 0;
   std::optional<BestEvaluation> best_;
 };

@@ -84,19 +84,19 @@ Transformer::Transformer(const TransformerConfig& config, const Rng& rng)
 
 Var Transformer::operator()(Tape& tape, const ModelInput& input, SourceLine line) {
   const Pass pass = begin_pass(tape, input, line);
-  return unembed(stack(embed(tape, input.tokens, line), pass), pass);
+  return unembed(stack(embed(tape, input.tokens, pass, line), pass), pass);
 }
 
 Var Transformer::operator()(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line) {
   const Pass pass = begin_pass(tape, input, cache, line);
-  return unembed(stack(embed(tape, input.tokens, pass.first_position, line), pass), pass);
+  return unembed(stack(embed(tape, input.tokens, pass, line), pass), pass);
 }
 
-Var Transformer::embed(Tape& tape, const Tensor& tokens, Index first_position, SourceLine line) {
+Var Transformer::embed(Tape& tape, const Tensor& tokens, const Pass& pass, SourceLine line) {
   const Site site{tape, line};
   expect(tokens.defined(), site, "transformer: expected tokens [batch, time], got an undefined tensor");
   expect(tokens.rank() == 2, site, "transformer: expected tokens [batch, time], got {}", tokens.shape());
-  const Index length = tokens.dim(1);
+  const Index length = tokens.dim(1), first_position = pass.first_position;
   expect(length > 0, site, "transformer: a sequence needs at least one token, got none");
   expect(first_position >= 0 && first_position + length <= config_.context, site,
          "transformer: the sequences have {} tokens, but the context is {}", first_position + length, config_.context);
@@ -107,8 +107,8 @@ Var Transformer::embed(Tape& tape, const Tensor& tokens, Index first_position, S
   if (position_embedding_ != nullptr) x = x + (*position_embedding_)(tape, at, line);  // [T, dim] beside every sequence
   if (sinusoids_.defined()) x = x + embedding(tape.constant(sinusoids_, "sinusoids", line), at, line);
   x = jnorm::to(x, config_.activation_dtype(), line);
-  if (embedding_norm_ != nullptr) x = (*embedding_norm_)(x, line);
-  if (embedding_dropout_ != nullptr) x = (*embedding_dropout_)(x, line);
+  if (embedding_norm_ != nullptr) x = (*embedding_norm_)(x, pass, line);
+  if (embedding_dropout_ != nullptr) x = (*embedding_dropout_)(x, pass, line);
   return begin_streams(x);
 }
 
@@ -160,7 +160,7 @@ Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, KeyValueCache&
 
 Var Transformer::encode(Tape& tape, const ModelInput& input, SourceLine line) {
   const Pass pass{.mask = input.source_mask};
-  const Var encoded = (*encoder_blocks_)(embed(tape, input.source, line), pass, line);
+  const Var encoded = (*encoder_blocks_)(embed(tape, input.source, pass, line), pass, line);
   return end_streams(encoded, encoder_norm_, pass);
 }
 

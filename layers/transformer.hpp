@@ -35,12 +35,12 @@ class Transformer : public Module {
   // is masked. Throws Error as above, and on an encoder, which reads all tokens at once; the cache's length stays then.
   Var operator()(Tape& tape, const ModelInput& input, KeyValueCache& cache, SourceLine line = SourceLine::here());
 
-  // The parts of it. Tokens -> x_0 [B, T, W], where the first of them stands at `first_position`. W is dim, or 2 dim
-  // for a placement with two streams, which both begin with the embedding.
+  // The parts of it. Tokens -> x_0 [B, T, W], where the first of them stands at the pass's first position. W is dim, or
+  // 2 dim for a placement with two streams, which both begin with the embedding.
   Var embed(Tape& tape, const Tensor& tokens, SourceLine line = SourceLine::here()) {
-    return embed(tape, tokens, 0, line);
+    return embed(tape, tokens, Pass{}, line);
   }
-  Var embed(Tape& tape, const Tensor& tokens, Index first_position, SourceLine line = SourceLine::here());
+  Var embed(Tape& tape, const Tensor& tokens, const Pass& pass, SourceLine line = SourceLine::here());
   Var begin_streams(const Var& embedded);  // [B, T, dim] -> [B, T, W]
   // What the pass of the main stack is, with the source encoded.
   Pass begin_pass(Tape& tape, const ModelInput& input, SourceLine line = SourceLine::here());

@@ -79,6 +79,7 @@ struct Affine : Primitive<Affine> {
   double scale;
   double shift;
   Affine(double a, double b) : scale(a), shift(b) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "shift", shift); }
 
   template <class Back>
   void pull(Back& back) const {

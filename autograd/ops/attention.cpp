@@ -91,6 +91,9 @@ template <class Self>
 struct AnyAttention : Fused<Self> {
   AttentionSettings settings;
   explicit AnyAttention(const AttentionSettings& chosen) : settings(chosen) {}
+  std::optional<double> setting(std::string_view name) const override {
+    return number_if(name == "causal", settings.causal ? 1.0 : 0.0);
+  }
 
   void vjp(Pullback& back) const override {
     const Destination dq = back.into(0);

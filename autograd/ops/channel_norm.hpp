@@ -32,6 +32,7 @@ struct ChannelNorm : Fused<Self> {
   Index groups;  // 0 for BatchNorm
   ChannelNorm(double epsilon, ChannelInputs inputs, int channel_axis, Index group_count = 0)
       : eps(epsilon), at(inputs), axis(channel_axis), groups(group_count) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "eps", eps); }
 
   ChannelLayout layout_of(const Tensor& x) const { return channel_layout(x.shape(), axis, groups); }
 

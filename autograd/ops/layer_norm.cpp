@@ -30,6 +30,7 @@ struct LayerNorm : Fused<LayerNorm> {
   std::int8_t beta;
   LayerNorm(double epsilon, bool has_gamma, bool has_beta)
       : eps(epsilon), gamma(has_gamma ? 1 : -1), beta(static_cast<std::int8_t>(has_beta ? (has_gamma ? 2 : 1) : -1)) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "eps", eps); }
 
   // x [R, H], gamma [H], beta [H]. Saves mean and 1/s, two values a row; x_hat is recomputed.
   void vjp(Pullback& back) const override {

@@ -36,6 +36,7 @@ struct Sum : Primitive<Sum> {
   static constexpr Description kDescription{.name = "sum", .inputs = "x", .formula = "y = sum of x over axes"};
   std::uint32_t axes;
   explicit Sum(std::uint32_t bits) : axes(bits) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "axes", axes); }
 
   template <class Back>
   void pull(Back& back) const {
@@ -51,6 +52,7 @@ template <class Self>
 struct Reduction : Primitive<Self> {
   std::uint32_t axes;
   explicit Reduction(std::uint32_t bits) : axes(bits) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "axes", axes); }
 
   template <class Back>
   void pull(Back& back) const {

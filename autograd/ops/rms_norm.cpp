@@ -25,6 +25,7 @@ struct RmsNorm : Fused<RmsNorm> {
                                             .row_saved = 0b1};
   double eps;
   explicit RmsNorm(double epsilon) : eps(epsilon) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "eps", eps); }
 
   // x [R, H], gamma [H]. Saves 1/r, one value a row; x_hat is recomputed.
   void vjp(Pullback& back) const override {

@@ -39,6 +39,7 @@ struct ScaleNorm : Fused<ScaleNorm> {
                                             .row_saved = 0b1};
   double eps;
   explicit ScaleNorm(double epsilon) : eps(epsilon) {}
+  std::optional<double> setting(std::string_view name) const override { return number_if(name == "eps", eps); }
 
   // x [R, H], g []. Saves 1/n, one value a row; x_hat is recomputed.
   void vjp(Pullback& back) const override {

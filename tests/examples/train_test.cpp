@@ -255,3 +255,17 @@ TEST_CASE("jnorm train --from: data that need more tokens or positions than the 
                 folder.file("none") + ": no such run folder or checkpoint");
   CHECK_FALSE(std::filesystem::exists(folder.file("run")));
 }
+
+TEST_CASE("jnorm train: a mistake around normalization is a warning, once, and the run goes on") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> causal{"--norm", "batch", "--json", "--progress", "none"};
+  std::vector<std::string> words = train(folder.file("run"), causal);
+  std::erase(words, "-q");
+  const Finished run = run_jnorm(words);
+  CHECK(run.exit_code == 0);
+  const nlohmann::json warnings = nlohmann::json::parse(run.out)["warnings"];
+  REQUIRE(warnings.size() == 1);
+  const std::string warning = warnings[0];
+  CHECK(warning.starts_with("blocks.0.ffn.norm and 1 more: batch_norm in a causal model: "));
+  CHECK(run.err == "warning: " + warning + "\n");
+}
