@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <jnorm/core/expect.hpp>
+#include <jnorm/core/physical_memory.hpp>
 
 namespace jnorm {
 
@@ -44,7 +45,7 @@ std::string system_words(int error) { return std::generic_category().message(err
 
 // A sparse file may claim any size; one beyond this machine's memory must not even be tried.
 std::string zeroed_bytes(std::size_t count, const std::string& path) {
-  const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+  const auto memory = static_cast<std::size_t>(physical_memory());
   try {
     if (count <= memory) return std::string(count, '\0');
   } catch (const std::bad_alloc&) {

@@ -181,10 +181,10 @@ class Check final : public Command {
   std::string name() const override { return "check"; }
   std::string summary() const override { return "every operation's derivative under every witness"; }
   std::string details() const override {
-    return "The hand-written vjp of each operation against central differences in float64, its jvp (adjoint), the "
-           "same\n"
-           "function composed from primitives, and for the norms the closed-form Jacobian. The derivatives of the\n"
-           "derivative are checked the same way up to --order. Exits with 3 if a witness doesn't agree.";
+    return "The hand-written vjp of each operation against central differences in float64, its jvp (adjoint), "
+           "the same function composed from primitives, and for the norms the closed-form Jacobian. The "
+           "derivatives of the derivative are checked the same way up to --order. Exits with 3 if a witness "
+           "doesn't agree.";
   }
   void add_flags(Flags& flags) override {
     flags.group("What is checked");

@@ -37,7 +37,7 @@ struct Entry {
 };
 
 void add_common_flags(Flags& flags, CommonFlags& common) {
-  flags.group("common options");
+  flags.group("Common options");
   flags.add("--seed", common.seed, "N", "where all random numbers start");
   common.threads = thread_count();
   flags.add("--threads", common.threads, "N", "threads that compute", 1);

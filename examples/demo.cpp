@@ -71,9 +71,8 @@ class Demo final : public Command {
     return "trains Pre-Norm and Post-Norm alike, measures both, writes report.html";
   }
   std::string details() const override {
-    return "Same text, same seed, same starting weights, same recipe; only the norm's place differs. The text is that "
-           "of\n"
-           "Debian's package fortunes unless --text names another.";
+    return "Same text, same seed, same starting weights, same recipe; only the norm's place differs. The text is "
+           "that of Debian's package fortunes unless --text names another.";
   }
 
   void add_flags(Flags& flags) override {

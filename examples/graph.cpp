@@ -8,6 +8,7 @@
 #include <jnorm/autograd/graph.hpp>
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 #include <jnorm/layers/transformer.hpp>
 
 #include "commands.hpp"
@@ -134,6 +135,9 @@ class Graph final : public Command {
     session.expect_free(file);
     apply_common_settings(config_, session);
     config_.validate();
+    MemoryEstimate estimate = estimate_memory(config_);
+    estimate.optimizer = 0.0;  // nothing is updated
+    expect_to_fit(estimate);
     const Step step = record_step(config_);
     const bool all = !module_.empty() && !session.given("--depth");
     const GraphView view{step.graph, find_module(step.graph),

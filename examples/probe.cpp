@@ -8,6 +8,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/random.hpp>
 #include <jnorm/layers/load_model.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 #include <jnorm/layers/probe.hpp>
 #include <jnorm/layers/text_data.hpp>
 
@@ -59,12 +60,10 @@ class ProbeCommand final : public Command {
   std::string name() const override { return "probe"; }
   std::string summary() const override { return "d x_{l+1}/d x_l of every layer, its parts, and their product"; }
   std::string details() const override {
-    return "Measures a model at its start, or with --from a trained one. J is the derivative of a layer's output by "
-           "its\n"
-           "input from the tape, J_F that of a branch, J_N that of a norm in closed form. Checks for every sublayer "
-           "that\n"
-           "the parts make up J as the placement's formula says, and exits with 3 if they don't.\n"
-           "With --survey compares all placements at several depths instead, without forming J.";
+    return "Measures a model at its start, or with --from a trained one. J is the derivative of a layer's output "
+           "by its input from the tape, J_F that of a branch, J_N that of a norm in closed form. Checks for "
+           "every sublayer that the parts make up J as the placement's formula says, and exits with 3 if they "
+           "don't. With --survey compares all placements at several depths instead, without forming J.";
   }
 
   void add_flags(Flags& flags) override {
@@ -93,6 +92,7 @@ class ProbeCommand final : public Command {
     ProbeOptions options{.context = tokens_ == 0 ? usual : tokens_,
                          .seed = session.common().seed,
                          .dtype = session.dtype_or(DType::float64)};
+    expect_jacobians_to_fit(model->config(), options);
     options.on_layer = [&](Index done) { progress.update(done); };
     use_text(options, *model);
     const ProbeReport report = probe(*model, options);
@@ -115,10 +115,7 @@ class ProbeCommand final : public Command {
 
   std::unique_ptr<Transformer> make_model(const Session& session) {
     if (!from_.empty()) {
-      for (const RunSetting& setting : run_settings()) {
-        expect(setting.group != RunSetting::Group::model || !session.given("--" + setting.name),
-               "--{}: the model comes from {} with its own settings; leave it away", setting.name, from_);
-      }
+      expect_not_given(session, RunSetting::Group::model, from_);
       LoadedModel loaded = load_any_model(from_);
       for (const std::string& note : loaded.notes) session.note(fmt::format("{}: {}", from_, note));
       return std::move(loaded.model);
@@ -130,6 +127,14 @@ class ProbeCommand final : public Command {
           TextData::kVocabulary + special_tokens(objective, TextData::kVocabulary, false).count();
     }
     return std::make_unique<Transformer>(config_.model, Rng(session.common().seed).split("model"));
+  }
+
+  // A layer's Jacobian and the product through depth.
+  static void expect_jacobians_to_fit(const TransformerConfig& config, const ProbeOptions& options) {
+    MemoryEstimate estimate = estimate_memory(config);
+    const double rows = static_cast<double>(options.context) * static_cast<double>(config.stream_width());
+    estimate.jacobians = 2.0 * rows * rows * static_cast<double>(size_of(options.dtype));
+    expect_to_fit(estimate);
   }
 
   // The text's beginning as training would show it to a model of this kind.

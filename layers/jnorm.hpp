@@ -30,6 +30,7 @@
 #include <jnorm/core/operations.hpp>
 #include <jnorm/core/parallel.hpp>
 #include <jnorm/core/parts.hpp>
+#include <jnorm/core/physical_memory.hpp>
 #include <jnorm/core/pool.hpp>
 #include <jnorm/core/print.hpp>
 #include <jnorm/core/random.hpp>
@@ -58,8 +59,10 @@
 #include <jnorm/layers/linear.hpp>
 #include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/loss_scaler.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 #include <jnorm/layers/metrics.hpp>
 #include <jnorm/layers/model_input.hpp>
+#include <jnorm/layers/model_summary.hpp>
 #include <jnorm/layers/module.hpp>
 #include <jnorm/layers/non_finite.hpp>
 #include <jnorm/layers/norm.hpp>

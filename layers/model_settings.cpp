@@ -118,11 +118,13 @@ void add_branch_settings(Settings& settings) {
 }  // namespace
 
 std::vector<RunSetting> model_settings() {
-  Settings settings(RunSetting::Group::model);
+  Settings settings(RunSetting::Group::model, "Model");
   add_architecture(settings);
   settings.choice(
       "kind", "which stacks the model has", model_kinds(), [](auto& run) -> auto& { return run.model.kind; });
+  settings.heading("Norm and placement");
   add_norm_settings(settings);
+  settings.heading("Model");
   add_size_settings(settings);
   add_branch_settings(settings);
   settings.choice(

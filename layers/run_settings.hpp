@@ -18,6 +18,7 @@ struct RunSetting {
   std::string name;  // "learning-rate"
   std::string help;  // one line
   Group group = Group::model;
+  std::string heading;               // what it stands under in a list
   std::vector<std::string> choices;  // of a setting that has only a few values
   bool quoted = false;               // its value is a text, and not a number, true or false
   // Whether a file may lack it, and means its default by that. Every setting that is added to the list later may be

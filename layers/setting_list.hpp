@@ -22,7 +22,10 @@ inline bool parse_truth(const std::string& name, const std::string& text) {
 // The settings of one group. `at` gives the place in a run: [](auto& run) -> auto& { return run.training.steps; }.
 class Settings {
  public:
-  explicit Settings(RunSetting::Group group) : group_(group) {}
+  Settings(RunSetting::Group group, std::string heading) : group_(group), heading_(std::move(heading)) {}
+
+  // What is added from here on stands under this one.
+  void heading(std::string heading) { heading_ = std::move(heading); }
 
   template <class At>
   RunSetting& number(std::string name, std::string help, At at) {
@@ -98,6 +101,7 @@ class Settings {
     setting.name = std::move(name);
     setting.help = std::move(help);
     setting.group = group_;
+    setting.heading = heading_;
     return all_.emplace_back(std::move(setting));
   }
 
@@ -105,6 +109,7 @@ class Settings {
 
  private:
   RunSetting::Group group_;
+  std::string heading_;
   std::vector<RunSetting> all_;
 };
 

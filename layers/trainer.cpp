@@ -11,6 +11,7 @@
 #include <jnorm/layers/clip.hpp>
 #include <jnorm/layers/diagnosis.hpp>
 #include <jnorm/layers/evaluation_mode.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 #include <jnorm/layers/non_finite.hpp>
 
 namespace jnorm {
@@ -28,6 +29,7 @@ RunConfig fitted(RunConfig config, const DataSource& data) {
   expect_vocabulary(model.vocabulary, data);
   expect(data.context() <= model.context, "context: the model has {} positions, but the data need {}", model.context,
          data.context());
+  expect_to_fit(estimate_memory(config));
   expect(config.training.patience == 0 || data.has_validation(),
          "patience: {} needs a validation loss, but no part of the data is held out", config.training.patience);
   return config;

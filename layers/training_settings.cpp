@@ -4,7 +4,7 @@
 namespace jnorm {
 
 std::vector<RunSetting> data_settings() {
-  Settings settings(RunSetting::Group::data);
+  Settings settings(RunSetting::Group::data, "Data");
   RunSetting& task = settings.text(
       "task", "built-in task to train on", [](auto& run) -> auto& { return run.training.task; });
   task.choices = task_names();
@@ -94,7 +94,7 @@ void add_loss_scaling(Settings& settings) {
 }  // namespace
 
 std::vector<RunSetting> training_settings() {
-  Settings settings(RunSetting::Group::training);
+  Settings settings(RunSetting::Group::training, "Training");
   settings
       .text(
           "from", "a run folder, a checkpoint or a Hugging Face model whose weights to begin with",

@@ -5,6 +5,7 @@
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/site.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 
 namespace jnorm {
 
@@ -37,6 +38,7 @@ std::unique_ptr<Sequence> make_blocks(const TransformerConfig& config, Side side
 
 const TransformerConfig& validated(const TransformerConfig& config) {
   config.validate();
+  expect_to_fit(estimate_memory(config));
   return config;
 }
 

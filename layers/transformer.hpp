@@ -21,7 +21,8 @@ namespace jnorm {
 class Transformer : public Module {
  public:
   // The parameters follow from rng's seed and stream and from their paths, in every dtype; rng is not drawn from. So
-  // models of different placements, or of different depths in what they share, start with the same weights.
+  // models of different placements, or of different depths in what they share, start with the same weights. Throws
+  // Error(argument) on a configuration that doesn't hold together, or needs more memory than the machine has.
   Transformer(const TransformerConfig& config, const Rng& rng);
 
   // tokens [B, T] with 1 <= T <= context -> logits [B, T, vocabulary]. Throws Error(argument) on other shapes, on a

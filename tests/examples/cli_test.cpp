@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -70,7 +71,7 @@ TEST_CASE("jnorm: the kind of an error decides the exit code, its message is one
 
 TEST_CASE("jnorm: a wrong word on the command line is one line that says what was expected") {
   check_refused({"inof"}, "inof: no such command; did you mean info?");
-  check_refused({"info", "more"}, "info: unexpected word \"more\"");
+  check_refused({"check", "more"}, "check: unexpected word \"more\"");
   check_refused({"info", "--sede", "3"}, "--sede: no such option; did you mean --seed?");
   check_refused({"info", "--sede=3"}, "--sede: no such option; did you mean --seed?");
   check_refused({"info", "--zzz"}, "--zzz: no such option");
@@ -156,8 +157,8 @@ TEST_CASE("jnorm --help: names every command, and a command's help every option 
   CHECK(run_jnorm({"--help"}).out.find("\n  info ") != std::string::npos);
   const Finished run = run_jnorm({"info", "--help"});
   CHECK(run.exit_code == 0);
-  for (const char* const part :
-       {"usage: jnorm info [options]\n", "\n  --seed N ", " (1)\n", "\n  --device cpu|cuda ", "\n  -q, --quiet "}) {
+  for (const char* const part : {"usage: jnorm info [model] [options]\n", "\n  --seed N ", " (1)\n",
+                                 "\n  --device cpu|cuda ", "\n  -q, --quiet "}) {
     CHECK(run.out.find(part) != std::string::npos);
   }
 }
@@ -238,4 +239,23 @@ TEST_CASE("jnorm: colours on a terminal, none with NO_COLOR or elsewhere") {
   CHECK(run_jnorm_on_terminal({"info"}, {"NO_COLOR="}).out.find("\x1b[1m") != std::string::npos);
   CHECK(run_jnorm_on_terminal({"info"}, {"NO_COLOR=1"}).out.find('\x1b') == std::string::npos);
   CHECK(run_jnorm({"info"}).out.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("jnorm COMMAND --help: no line is wider than 100 columns where no terminal says otherwise") {
+  for (const char* const command : {"train", "info", "probe", "graph", "demo", "check", "sample", "lesson"}) {
+    CAPTURE(command);
+    std::istringstream lines(run_jnorm({command, "--help"}).out);
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK(line.size() <= 100);
+    }
+  }
+}
+
+TEST_CASE("jnorm train --help: many choices stand below the help, in lines of their own") {
+  const std::string help = run_jnorm({"train", "--help"}).out;
+  CHECK(help.find("\nNorm and placement\n  --placement NAME ") != std::string::npos);
+  CHECK(help.find("where the norm stands (pre)\n") != std::string::npos);
+  CHECK(help.find("  pre, post, sandwich, ") != std::string::npos);
+  CHECK(help.find("  --[no-]final-norm ") != std::string::npos);
 }

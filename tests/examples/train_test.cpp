@@ -2,11 +2,15 @@
 
 #include <csignal>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <jnorm/core/files.hpp>
+#include <jnorm/layers/architecture.hpp>
 
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
@@ -268,4 +272,22 @@ TEST_CASE("jnorm train: a mistake around normalization is a warning, once, and t
   const std::string warning = warnings[0];
   CHECK(warning.starts_with("blocks.0.ffn.norm and 1 more: batch_norm in a causal model: "));
   CHECK(run.err == "warning: " + warning + "\n");
+}
+
+TEST_CASE("jnorm train: every architecture trains with another placement and norm than its own") {
+  const char* const choices[][3] = {{"plain", "reordered", "dyt"},  {"vanilla", "pre", "rms"},
+                                    {"bert", "pre", "group"},       {"gpt2", "post", "scale"},
+                                    {"llama", "deepnorm", "layer"}, {"qwen", "keel", "none"}};
+  CHECK(std::size(choices) == architectures().size());
+  const TemporaryFolder folder;
+  for (const auto& [architecture, placement, norm] : choices) {
+    CAPTURE(std::string(architecture));
+    std::istringstream recipe(fmt::format(
+        "train --arch {} --placement {} --norm {} --task copy --task-length 2 --task-symbols 3 --layers 2 --dim 16 "
+        "--heads 2 --init xavier --learning-rate 0.01 --warmup 50 --steps 200 --out {} --json -q",
+        architecture, placement, norm, folder.file(architecture)));
+    const Finished run = run_jnorm({std::istream_iterator<std::string>(recipe), {}});
+    REQUIRE(run.exit_code == 0);
+    CHECK(nlohmann::json::parse(run.out)["last"]["validation_accuracy"] == 1.0);
+  }
 }

@@ -473,3 +473,23 @@ TEST_CASE("training run: a checkpoint can be read whenever the run is writing") 
   reader.join();
   CHECK(read > 0);
 }
+
+TEST_CASE(
+    "training run: every architecture goes on to the same bits, with dropout, BatchNorm, accumulation and float16") {
+  for (const Architecture architecture : architectures()) {
+    CAPTURE(to_string(architecture));
+    RunConfig config = small_run(10);
+    apply_architecture(config.model, architecture);
+    config.model.norm = NormKind::batch;
+    config.model.dropout = 0.2;
+    config.model.precision = Precision::float16;
+    config.training.task_min_length = 1;
+    config.training.accumulate = 2;
+    config.training.loss_scale = 1e8;  // beyond float16, so that steps are skipped
+    const Result whole = uninterrupted(config);
+    const TemporaryFolder temporary;
+    train_until(TrainingRun::start(config, temporary.file("a")), 5);
+    TrainingRun::resume(temporary.file("a")).train();
+    CHECK(result_of(temporary.file("a")) == whole);
+  }
+}
