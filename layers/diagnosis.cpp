@@ -73,7 +73,7 @@ NodeIndex measured_by(const Tape& tape, NodeIndex statistic) {
 std::optional<ComposedNorm> composed_norm(const Tape& tape, NodeIndex product) {
   if (!is_one_of(tape, product, {"multiply", "divide"})) return std::nullopt;
   const auto origin = [&](NodeIndex i) { return before(tape, i, {"to", "slice", "reshape", "broadcast", "subtract"}); };
-  for (const std::size_t k : {0, 1}) {
+  for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
     const NodeIndex factor = tape.node(product).all_inputs()[k], other = tape.node(product).all_inputs()[1 - k];
     const NodeIndex root = before(tape, factor, {"broadcast", "reshape", "to", "reciprocal"});
     if (!is_one_of(tape, root, {"rsqrt", "sqrt"})) continue;
@@ -111,7 +111,7 @@ Tensor mask_of_batch_norm(const Tape& tape, NodeIndex i) {
   return {};
 }
 
-// Batch, not yet without its padding: the values that a channel's statistics are taken over.
+// What a channel's statistics are taken over, padding included.
 Index values_a_channel(const Tape& tape, NodeIndex i) {
   return input_value(tape, i).size() / std::max<Index>(tape.saved(tape.node(i))[0].size(), 1);
 }
