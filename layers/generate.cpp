@@ -179,7 +179,8 @@ Generated generate(Transformer& model, const Prompt& prompt, Index count, const 
   const AtLimit at_limit = checked_limit(config, prompt, options);
 
   const EvaluationMode evaluation(model);
-  Window window(model, prompt, static_cast<Index>(prompt.tokens.size()) + count, options.cache);
+  const Index room = static_cast<Index>(prompt.tokens.size()) + std::min(count, config.context);
+  Window window(model, prompt, room, options.cache);
   Generated result;
   while (static_cast<Index>(result.tokens.size()) < count) {
     if (!result.tokens.empty()) {

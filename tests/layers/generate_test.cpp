@@ -242,6 +242,22 @@ TEST_CASE("generate: dropout and running statistics take no part, and the model 
   CHECK(model.training());
 }
 
+TEST_CASE("generate: a model with narrow activations keeps narrow keys and values") {
+  TransformerConfig config = small_config(Architecture::llama, 11, 8);
+  config.dtype = DType::float32;
+  for (const Precision precision : {Precision::bfloat16, Precision::float16}) {
+    config.precision = precision;
+    Transformer model(config, Rng(1));
+    CHECK(generated(model, {{1}}, 20, kMostLikely).tokens.size() == 20);
+  }
+}
+
+TEST_CASE("generate: a limit of tokens that no memory holds reserves no more than the context") {
+  Transformer model(small_config(Architecture::gpt2, 11, 8), Rng(1));
+  const Index most = std::numeric_limits<Index>::max();
+  CHECK(generated(model, {{1, 2}}, most, {.at_limit = AtLimit::stop}).tokens.size() == 7);
+}
+
 TEST_CASE("generate: an answer to a source depends on the source") {
   Transformer model(small_config(Architecture::vanilla, 40, 8), Rng(1));
   CHECK(generated(model, {.tokens = {1}, .source = {3, 1, 2}}, 8, {}).tokens !=

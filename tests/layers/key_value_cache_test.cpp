@@ -169,6 +169,16 @@ TEST_CASE("cache: a prompt that is read at once is masked as without a cache") {
   CHECK(logits_in_pieces(e.model, input, {6}, e.cache) == logits_at_once(e.model, input));
 }
 
+TEST_CASE("cache: a source that is masked as a whole is no source, with and without a cache") {
+  Evaluated e(Architecture::vanilla);
+  ModelInput input{.tokens = tokens({1, 2, 3}), .source = tokens({4, 5}), .source_mask = tokens({0, 0})};
+  const std::vector<double> at_once = logits_at_once(e.model, input);
+  CHECK(std::isfinite(at_once[0]));
+  CHECK(largest_difference(at_once, logits_in_pieces(e.model, input, {2, 1}, e.cache)) < kTolerance);
+  input.source = tokens({6, 7});
+  CHECK(logits_at_once(e.model, input) == at_once);
+}
+
 TEST_CASE("cache: tokens beyond the context are refused, and the cache stays as it was") {
   Evaluated e(Architecture::llama);
   e.model(e.tape, {.tokens = random_tokens({1, kContext}, 1)}, e.cache);
