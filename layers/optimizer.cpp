@@ -20,7 +20,8 @@ void expect_decay(const char* optimizer, const char* option, double value) {
   expect(value >= 0.0 && value < 1.0, "{}: {} must be in [0, 1), but is {}", optimizer, option, value);
 }
 
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype(), x.device()); }
+// In a narrow dtype they would lose what a step adds to them.
+Tensor moments_of(const Tensor& x) { return zeros(x.shape(), statistics_dtype(x.dtype()), x.device()); }
 
 Tensor step_count(Index steps) {
   Tensor count = Tensor::uninitialized({}, DType::int32);
@@ -38,8 +39,8 @@ Optimizer::Optimizer(std::span<Parameter* const> parameters, std::span<const Par
     const auto is_known = [&](const Slot& slot) { return slot.parameter == parameter; };
     if (std::any_of(slots_.begin(), slots_.end(), is_known)) continue;
     Slot slot{.parameter = parameter, .first_moment = {}, .second_moment = {}};
-    if (moments > 0) slot.first_moment = zeros_like(parameter->value());
-    if (moments > 1) slot.second_moment = zeros_like(parameter->value());
+    if (moments > 0) slot.first_moment = moments_of(parameter->value());
+    if (moments > 1) slot.second_moment = moments_of(parameter->value());
     slots_.push_back(std::move(slot));
   }
   for (const ParameterGroup& group : groups) apply(group, parameters);
@@ -75,7 +76,7 @@ void Optimizer::skip_step() {
 void Optimizer::expect_same_dtype(const Slot& slot) {
   if (!slot.first_moment.defined()) return;
   const DType dtype = slot.parameter->value().dtype();
-  expect(dtype == slot.first_moment.dtype(),
+  expect(statistics_dtype(dtype) == slot.first_moment.dtype(),
          "optimizer: {} is {}, but was {} when the optimizer was made; convert the model before",
          slot.parameter->path(), dtype, slot.first_moment.dtype());
 }

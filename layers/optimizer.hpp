@@ -35,7 +35,7 @@ class Optimizer {
   void load_state(const NamedTensors& state);
 
  protected:
-  // What is remembered of one parameter. Moments have its shape and dtype.
+  // What is remembered of one parameter. Moments have its shape and dtype, but are at least float32.
   struct Slot {
     Parameter* parameter;
     double learning_rate_scale = 1.0;

@@ -144,6 +144,7 @@ TEST_CASE("gradcheck: a plain sum over a norm's output passes with any formula, 
                  "the output of layer_norm (at gradcheck_test"));
   CHECK(contains(warning_of([](Vars v) { return mean(softmax(v[0])); }), "softmax"));
   CHECK(contains(warning_of([](Vars v) { return 2.0 * mean(reshape(layer_norm(v[0]), {15})) + 1.0; }), "layer_norm"));
+  CHECK(contains(warning_of([](Vars v) { return sum(batch_norm(v[0]).y); }), "batch_norm"));
   CHECK(contains(warning_of([](Vars v) { return mean(square(rms_norm(v[0]))); }), "rms_norm"));
   CHECK(warning_of([](Vars v) { return layer_norm(v[0]); }).empty());
   CHECK(warning_of([](Vars v) { return sum(rms_norm(v[0])); }).empty());

@@ -44,6 +44,14 @@ TEST_CASE("clip: gradients within max_norm keep their bits") {
   CHECK(gradients[0].values() == tensor({0.1, 0.2}).values());
 }
 
+// Clipped after each of them, they would leave 5 - 2 = 3.
+TEST_CASE("clip: micro-batches' gradients of 6 and -2 add up to 4, which a max_norm of 5 leaves") {
+  const Gradients gradients({tensor({6})});
+  gradients.list[0]->add_gradient(tensor({-2}));
+  CHECK(clip_gradient_norm(gradients.list, 5.0) == 4.0);
+  CHECK(gradients[0].item() == 4.0);
+}
+
 TEST_CASE("clip: a norm whose square overflows float32 is right") {
   const Gradients gradients(std::vector<Tensor>(100, tensor({1e20})));
   CHECK(clip_gradient_norm(gradients.list, 1.0) == doctest::Approx(1e21));
@@ -62,6 +70,9 @@ TEST_CASE("clip: a norm that isn't finite is reported, and the gradients stay") 
   const Gradients gradients({tensor({infinity}), tensor({7})});
   CHECK(clip_gradient_norm(gradients.list, 1.0) == infinity);
   CHECK(gradients[1].item() == 7.0);
+  const Gradients undefined({tensor({std::numeric_limits<double>::quiet_NaN()}), tensor({7})});
+  CHECK(std::isnan(clip_gradient_norm(undefined.list, 1.0)));
+  CHECK(undefined[1].item() == 7.0);
 }
 
 TEST_CASE("clip: empty gradients are skipped, and the norm over nothing is 0") {

@@ -171,6 +171,18 @@ TEST_CASE("optimizer: a count of steps that a narrow float would round survives 
   CHECK(saved(adam, "p.steps") == 16777217.0);
 }
 
+// In bfloat16 the second one would stop growing where a thousandth of 1 - v is less than half a unit of its last place.
+TEST_CASE("optimizer: the moments of narrow parameters are float32, in its state too") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    Parameter p("p", tensor({0}, dtype));
+    Parameter* const list[] = {&p};
+    Adam adam(list, {.learning_rate = 1e-3});
+    for (int i = 0; i < 1000; ++i) step(adam, p, 1.0);
+    CHECK(adam.state()[1].second.dtype() == DType::float32);
+    CHECK(saved(adam, "p.second_moment") == doctest::Approx(0.632305).epsilon(1e-5));  // 1 - 0.999^1000
+  }
+}
+
 TEST_CASE("optimizer: a state of another optimizer is refused with the names that differ") {
   Parameter p = parameter({0});
   Parameter* const list[] = {&p};
