@@ -54,14 +54,17 @@ struct Contestant {
   PlacementRun run;
 };
 
-// The held-out tokens that both models are measured on: the first sequence of the first validation batch.
+// The held-out tokens that both models are measured on: the first sequence of the first validation batch, and its
+// source for models that read one.
 ProbeOptions probe_input(const Trainer& trainer, Index length) {
   const Batch batch = trainer.data().validation(1, 0);
   const Index used = std::min(length, batch.tokens.dim(1));
   const auto first = [&](const Tensor& tokens) {
     return indices({1, used}, {tokens.data<std::int32_t>(), static_cast<std::size_t>(used)});
   };
-  return {.tokens = first(batch.tokens), .targets = first(batch.targets)};
+  return {.tokens = first(batch.tokens),
+          .source = batch.source.defined() ? first(batch.source) : Tensor(),
+          .targets = first(batch.targets)};
 }
 
 class Demo final : public Command {

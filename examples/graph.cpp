@@ -41,9 +41,13 @@ Step record_step(const RunConfig& config) {
   const Shape shape{config.training.batch, config.model.context};
   const Tensor tokens = random_tokens(shape, config.model.vocabulary, rng.split("tokens"));
   const Tensor targets = random_tokens(shape, config.model.vocabulary, rng.split("targets"));
+  ModelInput input{.tokens = tokens};
+  if (config.model.kind == ModelKind::encoder_decoder) {
+    input.source = random_tokens(shape, config.model.vocabulary, rng.split("source"));
+  }
   Transformer model(config.model, rng);
   Tape tape;
-  const Var loss = cross_entropy(model(tape, tokens), targets);
+  const Var loss = cross_entropy(model(tape, input), targets);
   const std::vector<double> norms = gradient_norms(loss);
   return {loss.item(), summarize_graph(tape, norms)};
 }

@@ -21,11 +21,14 @@ InterruptGuard::InterruptGuard() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &earlier_interrupt_);
   sigaction(SIGTERM, &action, &earlier_terminate_);
+  sigaction(SIGHUP, nullptr, &earlier_hangup_);
+  if (earlier_hangup_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup asks to go on
 }
 
 InterruptGuard::~InterruptGuard() {
   sigaction(SIGINT, &earlier_interrupt_, nullptr);
   sigaction(SIGTERM, &earlier_terminate_, nullptr);
+  sigaction(SIGHUP, &earlier_hangup_, nullptr);
 }
 
 const std::atomic<bool>& InterruptGuard::requested() const { return stop_requested; }

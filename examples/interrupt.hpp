@@ -5,8 +5,8 @@
 
 namespace jnorm {
 
-// While it lives, Control-C (and a request to terminate) sets a flag instead of ending the program, so that a run can
-// write its checkpoint. A second Control-C ends it at once.
+// While it lives, Control-C (a request to terminate, or a terminal that is closed) sets a flag instead of ending the
+// program, so that a run can write its checkpoint. A second Control-C ends it at once.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,6 +19,7 @@ class InterruptGuard {
  private:
   struct sigaction earlier_interrupt_ {};
   struct sigaction earlier_terminate_ {};
+  struct sigaction earlier_hangup_ {};
 };
 
 }  // namespace jnorm

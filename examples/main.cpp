@@ -1,8 +1,11 @@
 // The jnorm program: one file for each command; cli.cpp is the frame around them.
 
+#include <csignal>
+
 #include "commands.hpp"
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of writing, as a full disk is
   std::vector<std::unique_ptr<jnorm::Command>> commands;
   commands.push_back(jnorm::demo_command());
   commands.push_back(jnorm::train_command());

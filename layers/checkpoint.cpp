@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/non_finite.hpp>
 #include <jnorm/layers/parse_number.hpp>
 
 namespace jnorm {
@@ -189,6 +190,8 @@ void load_weights(Transformer& model, const Checkpoint& checkpoint, std::string_
     fail(ErrorKind::file, "'{}' is of another model: {}; load it into a model of its own configuration",
          name_for_errors, differences);
   }
+  const std::string where = describe_non_finite_weight(checkpoint.weights);
+  if (!where.empty()) fail(ErrorKind::file, "'{}': {}; go on from an earlier checkpoint", name_for_errors, where);
   try {
     model.load_state(checkpoint.weights);
   } catch (const Error& error) {

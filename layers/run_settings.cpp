@@ -28,7 +28,7 @@ const std::vector<RunSetting>& run_settings() {
 
 const std::vector<const RunSetting*>& training_choices() {
   static const std::vector<const RunSetting*> all{&run_setting("dropout"), &run_setting("precision"),
-                                                  &run_setting("dtype"), &run_setting("init")};
+                                                  &run_setting("dtype")};
   return all;
 }
 

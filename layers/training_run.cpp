@@ -36,6 +36,8 @@ TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existi
   auto trainer = std::make_unique<Trainer>(config);
   begin(*trainer, origin);
   RunFolder folder = RunFolder::create(path, trainer->config(), existing);
+  // The folder owns what it began with: the origin may change before the first checkpoint.
+  if (!trainer->config().training.from.empty()) folder.save(trainer->checkpoint());
   TrainingRun run(std::move(trainer), std::move(folder));
   run.started_here_ = true;
   return run;

@@ -64,6 +64,12 @@ TEST_CASE("jnorm graph --json: every node and module") {
   CHECK(graph["modules"][0]["nodes"] == graph["nodes"].size());
 }
 
+TEST_CASE("jnorm graph: a model with an encoder gets a source") {
+  const Finished run = run_jnorm({"graph", "--arch", "vanilla", "--layers", "1"});
+  CHECK(run.exit_code == 0);
+  CHECK(run.out.find("encoder_blocks") != std::string::npos);
+}
+
 TEST_CASE("jnorm graph: the same seed gives the same numbers") {
   CHECK(run_jnorm({"graph", "--seed", "5"}).out == run_jnorm({"graph", "--seed", "5"}).out);
   CHECK(run_jnorm({"graph", "--seed", "5"}).out != run_jnorm({"graph", "--seed", "6"}).out);

@@ -14,6 +14,7 @@
 
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
+#include "file_size_limit.hpp"
 #include "temporary_folder.hpp"
 
 using namespace jnorm;
@@ -111,15 +112,31 @@ TEST_CASE("jnorm train: settings beside --resume are refused, for the run's own 
   check_refused({"train", "--resume", run, "--force"}, "--force: --resume replaces nothing; leave one of them away");
 }
 
-TEST_CASE("jnorm train: Control-C writes a checkpoint and exits with 130") {
+TEST_CASE("jnorm train: Control-C, or a terminal that is closed, writes a checkpoint and exits with 130") {
+  for (const int signal : {SIGINT, SIGHUP}) {
+    const TemporaryFolder folder;
+    const std::string run = folder.file("run");
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
+      child_process::become_jnorm(train(run, {"--steps", "1000000"}), {});
+    }
+    await_file(run + "/metrics.jsonl", child);
+    kill(child, signal);
+    CHECK(child_process::exit_code_of(child) == 130);
+    CHECK(std::filesystem::exists(run + "/checkpoint.safetensors"));
+  }
+}
+
+TEST_CASE("jnorm train: a file beyond the limit for files is an error in words") {
   const TemporaryFolder folder;
-  const std::string run = folder.file("run");
   const pid_t child = fork();
-  if (child == 0) child_process::become_jnorm(train(run, {"--steps", "1000000"}), {});
-  await_file(run + "/metrics.jsonl", child);
-  kill(child, SIGINT);
-  CHECK(child_process::exit_code_of(child) == 130);
-  CHECK(std::filesystem::exists(run + "/checkpoint.safetensors"));
+  if (child == 0) {
+    const FileSizeLimit limit(2000);
+    std::signal(SIGXFSZ, SIG_DFL);  // as a shell's ulimit leaves it
+    child_process::become_jnorm(train(folder.file("run")), {});
+  }
+  CHECK(child_process::exit_code_of(child) == 1);
 }
 
 TEST_CASE("jnorm train: an existing folder is refused, and --force replaces it") {

@@ -1,5 +1,7 @@
 #include <jnorm/layers/checkpoint.hpp>
 
+#include <limits>
+
 #include <doctest/doctest.h>
 #include <temporary_folder.hpp>
 
@@ -195,6 +197,15 @@ TEST_CASE("checkpoint: a file none of whose names the model knows is refused, an
   const auto count = std::to_string(checkpoint.weights.size());
   CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"), doctest::Contains(count.c_str()), Error);
   CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"), doctest::Contains("unexpected: model."), Error);
+}
+
+TEST_CASE("checkpoint: a weight that isn't finite is refused by name and place") {
+  Transformer model(small_config().model, Rng(1));
+  Checkpoint checkpoint = small_checkpoint();
+  checkpoint.weights[0].second.mutable_data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH_AS(load_weights(model, checkpoint, "c"),
+                       "'c': weight token_embedding.table [13, 8] is nan at [0, 1]; go on from an earlier checkpoint",
+                       Error);
 }
 
 TEST_CASE("checkpoint: a safetensors file of something else is refused") {
