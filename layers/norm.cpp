@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <jnorm/autograd/site.hpp>
 #include <jnorm/core/operations.hpp>
 #include <jnorm/layers/names.hpp>
 
@@ -47,6 +48,15 @@ double checked_momentum(double momentum) {
   return momentum;
 }
 
+// The operations know the width by gamma alone, which a norm may lack or have as one number.
+void expect_last_axes(const char* norm, const Var& x, const Shape& normalized, SourceLine line) {
+  const Site site = site_of(norm, x, line);
+  const int axes = normalized.rank();
+  bool fits = x.rank() >= axes;
+  for (int axis = 1; fits && axis <= axes; ++axis) fits = x.dim(-axis) == normalized[-axis];
+  expect(fits, site, "{}: expected x to end with the axes {} to normalize over, got {}", norm, normalized, x.shape());
+}
+
 // gamma or beta as it goes into an operation: undefined where the norm has none.
 Var optional_parameter(const Var& x, Parameter* parameter, SourceLine line) {
   return parameter == nullptr ? Var() : parameter_for(x, *parameter, line);
@@ -71,14 +81,12 @@ LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options)
 }
 
 Var LayerNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
+  expect_last_axes("layer_norm", x, normalized_, line);
   const Var gamma = optional_parameter(x, gamma_, line);
   const Var beta = optional_parameter(x, beta_, line);
   const int axes = normalized_.rank();
   if (axes == 1) return layer_norm(x, gamma, beta, eps_, line);
 
-  bool fits = x.rank() >= axes;
-  for (int axis = 1; fits && axis <= axes; ++axis) fits = x.dim(-axis) == normalized_[-axis];
-  expect(fits, "layer_norm: expected x to end with the axes {} to normalize over, got {}", normalized_, x.shape());
   const auto joined = [&](const Var& parameter) { return parameter.defined() ? flatten(parameter) : parameter; };
   // [..., normalized] -> [..., H] and back
   return reshape(layer_norm(flatten(x, -axes, -1, line), joined(gamma), joined(beta), eps_, line), x.shape(), line);
@@ -92,6 +100,7 @@ RmsNorm::RmsNorm(Index dim, const NormOptions& options, double fraction)
 }
 
 Var RmsNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
+  expect_last_axes("rms_norm", x, {dim_}, line);
   const Var gamma = optional_parameter(x, gamma_, line);
   if (measured_ == dim_) return rms_norm(x, gamma, eps_, line);
   // r of the first features alone, which divides all of them; like every statistic it is at least float32
@@ -113,6 +122,7 @@ BatchNorm::BatchNorm(Index dim, const NormOptions& options, double momentum)
 }
 
 Var BatchNorm::forward(const Var& x, const Pass& pass, SourceLine line) {
+  expect_last_axes("batch_norm", x, running_mean_.value.shape(), line);
   const Var gamma = optional_parameter(x, gamma_, line);
   const Var beta = optional_parameter(x, beta_, line);
   if (!training()) {
@@ -135,13 +145,14 @@ void BatchNorm::update(const NormalizedBatch& batch) {
 }
 
 GroupNorm::GroupNorm(Index dim, Index groups, const NormOptions& options)
-    : groups_(checked_groups(dim, groups)), eps_(checked_eps("group_norm", options.eps)) {
+    : dim_(dim), groups_(checked_groups(dim, groups)), eps_(checked_eps("group_norm", options.eps)) {
   if (!options.affine) return;
   gamma_ = &add_parameter("gamma", ones({dim}));
   beta_ = &add_parameter("beta", zeros({dim}));
 }
 
 Var GroupNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
+  expect_last_axes("group_norm", x, {dim_}, line);
   const Var gamma = optional_parameter(x, gamma_, line);
   const Var beta = optional_parameter(x, beta_, line);
   // Every position is a sample: groups that went over the sequence would show a token the later ones.
@@ -149,24 +160,27 @@ Var GroupNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
 }
 
 ScaleNorm::ScaleNorm(Index dim, const NormOptions& options)
-    : start_(std::sqrt(static_cast<double>(checked_dim("scale_norm", dim)))),
+    : dim_(checked_dim("scale_norm", dim)),
+      start_(std::sqrt(static_cast<double>(dim))),
       eps_(checked_eps("scale_norm", options.eps)) {
   if (options.affine) g_ = &add_parameter("g", full({1}, start_));
 }
 
 Var ScaleNorm::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
+  expect_last_axes("scale_norm", x, {dim_}, line);
   if (g_ == nullptr) return affine(scale_norm(x, {}, eps_, line), start_, 0.0, line);
   return scale_norm(x, parameter_for(x, *g_, line), eps_, line);
 }
 
-DynamicTanh::DynamicTanh(Index dim, bool affine) : alpha_(add_parameter("alpha", full({1}, kStartingAlpha))) {
-  checked_dim("dynamic_tanh", dim);
+DynamicTanh::DynamicTanh(Index dim, bool affine)
+    : dim_(checked_dim("dynamic_tanh", dim)), alpha_(add_parameter("alpha", full({1}, kStartingAlpha))) {
   if (!affine) return;
   gamma_ = &add_parameter("gamma", ones({dim}));
   beta_ = &add_parameter("beta", zeros({dim}));
 }
 
 Var DynamicTanh::forward(const Var& x, const Pass& /*pass*/, SourceLine line) {
+  expect_last_axes("dynamic_tanh", x, {dim_}, line);
   const Var gamma = optional_parameter(x, gamma_, line);
   const Var beta = optional_parameter(x, beta_, line);
   return dynamic_tanh(x, parameter_for(x, alpha_, line), gamma, beta, line);

@@ -12,7 +12,7 @@ namespace jnorm {
 
 // Normalizations of [..., dim] -> the same, each position for itself over its features, except BatchNorm's. gamma
 // starts at 1 and beta at 0. The constructors throw Error(argument) unless sizes are positive and eps is finite and not
-// negative.
+// negative; calls do on an input of another width, with gamma or without.
 
 struct NormOptions {
   double eps = kNormEps;
@@ -85,6 +85,7 @@ class GroupNorm : public Layer {
   Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
+  Index dim_;
   Index groups_;
   double eps_;
   Parameter* gamma_ = nullptr;
@@ -101,6 +102,7 @@ class ScaleNorm : public Layer {
   Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
+  Index dim_;
   double start_;  // sqrt(dim), also where g isn't learned
   double eps_;
   Parameter* g_ = nullptr;
@@ -116,6 +118,7 @@ class DynamicTanh : public Layer {
   Var forward(const Var& x, const Pass& pass, SourceLine line) override;
 
  private:
+  Index dim_;
   Parameter& alpha_;
   Parameter* gamma_ = nullptr;
   Parameter* beta_ = nullptr;
