@@ -26,34 +26,34 @@ std::vector<std::string> likely_patterns(std::span<Parameter* const> parameters)
 
 // The end of a message where no name is near.
 std::string some_names(std::span<Parameter* const> parameters) {
-  constexpr std::size_t kShown = 4;
+  constexpr std::size_t shown = 4;
   std::vector<std::string> names;
-  for (const Parameter* parameter : parameters.first(std::min(kShown, parameters.size()))) {
+  for (const Parameter* parameter : parameters.first(std::min(shown, parameters.size()))) {
     names.push_back(parameter->path());
   }
-  return fmt::format("; there are {}{}", fmt::join(names, ", "), parameters.size() > kShown ? ", ..." : "");
+  return fmt::format("; there are {}{}", fmt::join(names, ", "), parameters.size() > shown ? ", ..." : "");
 }
 
 }  // namespace
 
 bool fits_pattern(std::string_view name, std::string_view pattern) {
   // The last * takes one character more whenever what follows it doesn't fit.
-  constexpr std::size_t kNone = std::string_view::npos;
-  std::size_t n = 0, p = 0, star = kNone, taken = 0;
+  constexpr std::size_t none = std::string_view::npos;
+  std::size_t n = 0, p = 0, star = none, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       taken = n;
     } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
       ++p, ++n;
-    } else if (star != kNone) {
+    } else if (star != none) {
       p = star + 1;
       n = ++taken;
     } else {
       return false;
     }
   }
-  return pattern.find_first_not_of('*', p) == kNone;
+  return pattern.find_first_not_of('*', p) == none;
 }
 
 std::vector<Parameter*> parameters_that_fit(std::string_view what, std::string_view pattern,

@@ -67,7 +67,7 @@ void training_step(benchmark::State& state, Architecture architecture) {
       benchmark::Counter(static_cast<double>(batch * context), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-const bool registered = [] {
+const bool kRegistered = [] {
   for (const Architecture architecture : architectures()) {
     const bool plain = architecture == Architecture::plain;
     const std::string name = plain ? "training_step" : to_string(architecture) + "_training_step";

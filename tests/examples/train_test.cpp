@@ -297,12 +297,13 @@ TEST_CASE("jnorm train: every architecture trains with another placement and nor
                                     {"llama", "deepnorm", "layer"}, {"qwen", "keel", "none"}};
   CHECK(std::size(choices) == architectures().size());
   const TemporaryFolder folder;
-  for (const auto& [architecture, placement, norm] : choices) {
-    CAPTURE(std::string(architecture));
+  for (const auto& choice : choices) {
+    const std::string architecture = choice[0];
+    CAPTURE(architecture);
     std::istringstream recipe(fmt::format(
         "train --arch {} --placement {} --norm {} --task copy --task-length 2 --task-symbols 3 --layers 2 --dim 16 "
         "--heads 2 --init xavier --learning-rate 0.01 --warmup 50 --steps 200 --out {} --json -q",
-        architecture, placement, norm, folder.file(architecture)));
+        architecture, choice[1], choice[2], folder.file(architecture)));
     const Finished run = run_jnorm({std::istream_iterator<std::string>(recipe), {}});
     REQUIRE(run.exit_code == 0);
     CHECK(nlohmann::json::parse(run.out)["last"]["validation_accuracy"] == 1.0);

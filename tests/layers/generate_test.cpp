@@ -342,9 +342,10 @@ TEST_CASE("generate: a byte-level model that was trained on padded sequences nev
   for (auto& [name, tensor] : state) {  // logits of 8 for the padding, 4 for 'b', and 0 for other bytes
     if (name == "final_norm.beta") tensor = ones({8});
     if (name != "head.weight") continue;
-    std::vector<double> weight(std::size_t{257} * 8, 0.0);
-    std::fill_n(weight.begin() + 256 * 8, 8, 1.0);
-    std::fill_n(weight.begin() + 'b' * 8, 8, 0.5);
+    constexpr Index width = 8;
+    std::vector<double> weight(std::size_t{257} * width, 0.0);
+    std::fill_n(weight.begin() + 256 * width, width, 1.0);
+    std::fill_n(weight.begin() + 'b' * width, width, 0.5);
     tensor = jnorm::tensor({257, 8}, weight, DType::float32);
   }
   model.load_state(state);

@@ -227,7 +227,8 @@ TEST_CASE("cache: it grows with the key heads, not with the heads that read them
     const NoRecord no_record(tape);
     KeyValueCache cache(5);
     model(tape, {.tokens = tokens({1})}, cache);
-    CHECK(cache.bytes() == 2 * 2 * 5 * key_heads * 4 * 8);  // keys and values, layers, positions, numbers of 8 bytes
+    const Index numbers = 5 * key_heads * 4;      // of 5 positions
+    CHECK(cache.bytes() == numbers * 2 * 2 * 8);  // keys and values, of two layers, in float64
   }
 }
 
