@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <jnorm/core/expect.hpp>
+#include <jnorm/layers/memory_estimate.hpp>
 #include <jnorm/layers/non_finite.hpp>
 #include <jnorm/layers/parse_number.hpp>
 
@@ -125,18 +126,7 @@ double element_count(const NamedTensors& tensors) {
 
 // A file may claim any sizes: before a model of them is built, its matrices must fit into what the file holds.
 void expect_plausible_size(const Checkpoint& checkpoint, std::string_view name_for_errors) {
-  const TransformerConfig& model = checkpoint.config.model;
-  const auto real = [](Index size) { return static_cast<double>(size); };
-  const double dim = real(model.dim);
-  const Index rows = model.vocabulary + (model.positions == Positions::learned ? model.context : 0);
-  const double heads = 2.0 * real(model.heads) + 2.0 * real(model.key_head_count());  // query, output; key, value
-  const double attention = dim * heads * real(model.head_width());
-  const double feed_forward = (model.gated ? 3.0 : 2.0) * dim * real(model.ffn_width());
-  const bool both = model.kind == ModelKind::encoder_decoder;
-  const double cross_attention = both ? attention : 0.0;
-  const double encoder_layers = both ? real(model.encoder_layer_count()) : 0.0;
-  const double needed = dim * real(rows) + real(model.layers) * (attention + cross_attention + feed_forward) +
-                        encoder_layers * (attention + feed_forward);
+  const double needed = count_matrix_weights(checkpoint.config.model);
   const double found = element_count(checkpoint.weights);
   if (needed <= found) return;
   fail(ErrorKind::file, "'{}': a model of its sizes has at least {} weights, but the file holds {}", name_for_errors,

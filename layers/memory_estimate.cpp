@@ -40,13 +40,10 @@ double over_blocks(const TransformerConfig& config, const Measure& measure) {
          static_cast<double>(config.decoder_layer_count()) * measure(block_size(config, both));
 }
 
-double count_weights(const TransformerConfig& config) {
-  const auto dim = static_cast<double>(config.dim), vocabulary = static_cast<double>(config.vocabulary);
-  const double tables = (config.tied_embedding ? 1.0 : 2.0) * vocabulary;
-  const double positions = config.positions == Positions::rotary ? 0.0 : static_cast<double>(config.context);
-  const double head = config.head_transform ? dim : 0.0;
-  return (tables + positions + head) * dim +
-         over_blocks(config, [](const BlockSize& block) { return block.weights(); });
+// Numbers of the table of sines and cosines, which is no parameter.
+double count_sinusoids(const TransformerConfig& config) {
+  if (config.positions != Positions::sinusoidal) return 0.0;
+  return static_cast<double>(config.context) * static_cast<double>(config.dim);
 }
 
 // How many numbers an optimizer keeps for each weight.
@@ -65,9 +62,20 @@ std::string in_words(double bytes) {
 
 }  // namespace
 
+double count_matrix_weights(const TransformerConfig& config) {
+  const auto dim = static_cast<double>(config.dim), vocabulary = static_cast<double>(config.vocabulary);
+  const double tables = (config.tied_embedding ? 1.0 : 2.0) * vocabulary;
+  const double positions = config.positions == Positions::learned ? static_cast<double>(config.context) : 0.0;
+  const double head = config.head_transform ? dim : 0.0;
+  return (tables + positions + head) * dim +
+         over_blocks(config, [](const BlockSize& block) { return block.weights(); });
+}
+
 MemoryEstimate estimate_memory(const TransformerConfig& config) {
   const double blocks = over_blocks(config, [](const BlockSize& /*block*/) { return 1.0; });
-  return {.weights = count_weights(config) * static_cast<double>(size_of(config.dtype)) + blocks * kBlockOverhead};
+  return {.weights =
+              (count_matrix_weights(config) + count_sinusoids(config)) * static_cast<double>(size_of(config.dtype)) +
+              blocks * kBlockOverhead};
 }
 
 MemoryEstimate estimate_memory(const RunConfig& config) {
@@ -75,7 +83,7 @@ MemoryEstimate estimate_memory(const RunConfig& config) {
   MemoryEstimate estimate = estimate_memory(model);
   // How much of it trains, patterns say; without any gradient at all it is still the least.
   const bool all_train = config.training.freeze.empty();
-  estimate.gradients = all_train ? count_weights(model) * static_cast<double>(size_of(model.dtype)) : 0.0;
+  estimate.gradients = all_train ? count_matrix_weights(model) * static_cast<double>(size_of(model.dtype)) : 0.0;
   estimate.optimizer = moments(config.training) * estimate.gradients;
   const double positions = static_cast<double>(config.training.batch) * static_cast<double>(model.context);
   const double hidden = over_blocks(model, [](const BlockSize& block) { return block.activations(); });

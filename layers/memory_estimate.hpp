@@ -4,8 +4,12 @@
 
 namespace jnorm {
 
-// How many bytes a model or its training needs at the least, from the configuration alone, before anything is made. In
-// double, since sizes that are legal one by one have products beyond 64 bits. Small parts, as gains, biases and working
+// How many numbers a model's matrices hold, from the configuration alone: those of its parameters but for gains and
+// biases. In double, since sizes that are legal one by one have products beyond 64 bits.
+double count_matrix_weights(const TransformerConfig& config);
+
+// How many bytes a model or its training needs at the least, from the configuration alone, before anything is made.
+// Small parts, as gains, biases and working
 // memory, are left out, so the truth is some percent above.
 struct MemoryEstimate {
   double weights = 0.0;

@@ -25,6 +25,23 @@ TEST_CASE("memory estimate: the weights of every architecture, to some percent")
   }
 }
 
+TEST_CASE("memory estimate: the matrices' numbers are those of the parameters with two axes, whatever the positions") {
+  for (const Architecture architecture : architectures()) {
+    for (const Positions positions : all_positions()) {
+      CAPTURE(to_string(architecture));
+      CAPTURE(to_string(positions));
+      TransformerConfig config = default_config(architecture);
+      config.positions = positions;
+      const Transformer model(config, Rng(1));
+      double numbers = 0.0;
+      for (const Parameter* parameter : model.parameters()) {
+        if (parameter->shape().rank() == 2) numbers += static_cast<double>(parameter->value().size());
+      }
+      CHECK(count_matrix_weights(config) == numbers);
+    }
+  }
+}
+
 TEST_CASE("memory estimate: training needs gradients and the optimizer's moments beside the weights") {
   RunConfig config = small_run();
   config.model.dim = 256;

@@ -60,6 +60,16 @@ class UnevenTargets : public DataSource {
   ExampleSize longest() const override { return {.prompt = 1, .answer = 6}; }
 };
 
+// A run that is stopped, saved and restored ends with the bytes of one that isn't.
+void check_resumed(const RunConfig& config, Index steps, Index interruption) {
+  Trainer whole(config), first(config), second(config);
+  run(whole, steps);
+  run(first, interruption);
+  second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
+  run(second, steps - interruption);
+  CHECK(bytes_of(second) == bytes_of(whole));
+}
+
 }  // namespace
 
 TEST_CASE("trainer: learns to copy") {
@@ -98,12 +108,7 @@ TEST_CASE("trainer: tokens per second don't count what fills up short sequences"
 TEST_CASE("trainer: a run on sequences of different lengths goes on to the same bits") {
   RunConfig config = small_run();
   config.training.task_min_length = 1;
-  Trainer whole(config), first(config), second(config);
-  run(whole, 10);
-  run(first, 5);
-  second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
-  run(second, 5);
-  CHECK(bytes_of(second) == bytes_of(whole));
+  check_resumed(config, 10, 5);
 }
 
 TEST_CASE("trainer: an update has the schedule's rate") {
@@ -358,12 +363,7 @@ TEST_CASE("trainer: a restored checkpoint goes on to the same bits, with every o
       config.model.dtype = dtype;
       config.training.optimizer = optimizer;
       config.training.momentum = 0.9;
-      Trainer whole(config), first(config), second(config);
-      run(whole, 10);
-      run(first, 5);
-      second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
-      run(second, 5);
-      CHECK(bytes_of(second) == bytes_of(whole));
+      check_resumed(config, 10, 5);
     }
   }
 }
@@ -691,12 +691,7 @@ TEST_CASE("trainer: a run with overflows ends after its steps") {
 TEST_CASE("trainer: with overflows a restored checkpoint goes on to the same bits") {
   for (const Index interruption : {1, 2, 5, 9}) {
     CAPTURE(interruption);
-    Trainer whole(overflowing_run()), first(overflowing_run()), second(overflowing_run());
-    run(whole, 20);
-    run(first, interruption);
-    second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
-    run(second, 20 - interruption);
-    CHECK(bytes_of(second) == bytes_of(whole));
+    check_resumed(overflowing_run(), 20, interruption);
   }
 }
 
@@ -793,12 +788,7 @@ TEST_CASE("trainer: with dropout and batch statistics a restored checkpoint goes
   config.model.dropout = 0.2;
   config.model.norm = NormKind::batch;
   config.training.accumulate = 2;
-  Trainer whole(config), first(config), second(config);
-  run(whole, 10);
-  run(first, 5);
-  second.restore(from_safetensors(parse_safetensors(bytes_of(first), "c"), "c"), "c");
-  run(second, 5);
-  CHECK(bytes_of(second) == bytes_of(whole));
+  check_resumed(config, 10, 5);
 }
 
 namespace {
