@@ -15,6 +15,11 @@ struct DeviceInterface {
   void (*release)(Storage* storage) noexcept;
   const Kernels* kernels;
   int ordinal;
+  // Between the host's memory and this device's. What was queued on the device before is done before; when they return,
+  // the host's memory is free for other use. Absent on the CPU.
+  void (*copy_from_host)(const void* from, const Storage& to, std::size_t bytes) = nullptr;
+  void (*copy_to_host)(const Storage& from, void* to, std::size_t bytes) = nullptr;
+  bool is_host() const { return copy_to_host == nullptr; }
 };
 
 // A place where tensors live and operations run: a value, cheap to copy and to compare.

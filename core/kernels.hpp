@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include <jnorm/core/random.hpp>
 #include <jnorm/core/tensor.hpp>
@@ -10,6 +11,7 @@
 namespace jnorm {
 
 [[noreturn]] void fail_missing_kernel(const char* name);
+[[noreturn]] void fail_mixed_devices(const char* name, const Tensor& one, const Tensor& other);
 
 // The name of a kernel, as a template argument.
 template <std::size_t N>
@@ -19,7 +21,40 @@ struct KernelName {
   constexpr KernelName(const char (&literal)[N]) { std::copy_n(literal, N, text); }
 };
 
-// One entry of a device's table: a function pointer that may be missing; calling a missing one is a clear error.
+// Where a kernel leaves a gradient: it overwrites `tensor` (whose elements may be uninitialized), or adds to it. An
+// undefined tensor means that nobody wants this result.
+struct Destination {
+  Tensor tensor;
+  bool add = false;
+  bool wanted() const { return tensor.defined(); }
+};
+
+// Sees the arguments of one call of a kernel, and that their tensors are on one device.
+class OneDevice {
+ public:
+  explicit OneDevice(const char* kernel) : kernel_(kernel) {}
+  void see(const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    if (first_ == nullptr) {
+      first_ = &tensor;
+    } else if (tensor.device() != first_->device()) [[unlikely]] {
+      fail_mixed_devices(kernel_, *first_, tensor);
+    }
+  }
+  void see(const Destination& destination) { see(destination.tensor); }
+  void see(std::span<const Tensor> tensors) {
+    for (const Tensor& tensor : tensors) see(tensor);
+  }
+  template <class Other>
+  void see(const Other& /*a number, an enumeration*/) {}
+
+ private:
+  const char* kernel_;
+  const Tensor* first_ = nullptr;
+};
+
+// One entry of a device's table: a function pointer that may be missing. To call a missing one, or with tensors on two
+// devices, is a clear error.
 template <KernelName Name, class... Arguments>
 class Kernel {
  public:
@@ -30,20 +65,14 @@ class Kernel {
   void operator()(Arguments... arguments) const {
     if (function_ == nullptr) [[unlikely]]
       fail_missing_kernel(Name.text);
+    OneDevice devices(Name.text);
+    (devices.see(arguments), ...);
     function_(arguments...);
   }
   explicit operator bool() const { return function_ != nullptr; }
 
  private:
   Function function_ = nullptr;
-};
-
-// Where a kernel leaves a gradient: it overwrites `tensor` (whose elements may be uninitialized), or adds to it. An
-// undefined tensor means that nobody wants this result.
-struct Destination {
-  Tensor tensor;
-  bool add = false;
-  bool wanted() const { return tensor.defined(); }
 };
 
 // Some elements of a tensor in a regular order: where they begin, and how far each axis steps.
@@ -316,6 +345,14 @@ struct Kernels {
   Kernel<"sgd", const SgdStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/,
          const Tensor& /*velocity, or undefined without momentum*/>
       sgd;
+  // norm [], float64: the Euclidean norm of all elements of all parts, right also where squares leave float64's range.
+  // 0 of no parts; infinite or NaN where an element is.
+  Kernel<"global_norm", std::span<const Tensor> /*parts*/, const Tensor& /*norm*/> global_norm;
+  // y = x (largest / norm) where the norm is finite and above `largest`, x elsewhere.
+  Kernel<"clip_to_norm", const Tensor& /*x*/, const Tensor& /*norm [], float64*/, double /*largest*/,
+         const Tensor& /*y*/>
+      clip_to_norm;
+  // The next two wait for their result.
   Kernel<"sum_of_squares", const Tensor& /*x*/, double& /*result, accumulated in float64*/> sum_of_squares;
   // The index of the first NaN or infinity, or -1.
   Kernel<"first_non_finite", const Tensor& /*x*/, Index& /*result*/> first_non_finite;

@@ -9,14 +9,19 @@
 
 namespace jnorm {
 
-// The header of a block of tensor memory. On the CPU the elements follow it in the same 64-byte-aligned block.
+// The header of a block of tensor memory, itself in the host's. On the CPU the elements follow it in the same
+// 64-byte-aligned block.
 struct alignas(64) Storage {
   std::atomic<std::uint32_t> references{1};
   std::uint32_t size_class = 0;
-  std::uint32_t version = 0;  // counts changes in place
-  SourceLine changed_at;      // the last one
-  void* data = nullptr;
+  std::uint32_t version = 0;    // counts changes in place
+  SourceLine changed_at;        // the last one
+  void* data = nullptr;         // the elements where the host reads them; null on another device
+  void* device_data = nullptr;  // the elements on another device
   const DeviceInterface* device = nullptr;
+  // Of indices that were copied to a device: the same elements in the host's memory, so that they can be checked and
+  // read without waiting for the device. A counted reference.
+  Storage* host_copy = nullptr;
 };
 
 // A counted handle on a Storage.

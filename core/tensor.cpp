@@ -55,9 +55,10 @@ double Tensor::at(std::initializer_list<Index> indices) const {
     offset = row_major_offset(offset, shape_[axis], index);
     ++axis;
   }
+  const Tensor here = to(Device::cpu());
   return dispatch_any("at", dtype_, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    return widen(data<T>()[offset]);
+    return widen(here.data<T>()[offset]);
   });
 }
 
@@ -68,10 +69,11 @@ double Tensor::item() const {
 }
 
 std::vector<double> Tensor::values() const {
+  const Tensor here = to(Device::cpu());
   std::vector<double> result(static_cast<std::size_t>(size()));
   dispatch_any("values", dtype_, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    std::transform(data<T>(), data<T>() + size(), result.begin(), widen<T>);
+    std::transform(here.data<T>(), here.data<T>() + size(), result.begin(), widen<T>);
   });
   return result;
 }
@@ -80,6 +82,32 @@ Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
   Tensor result = uninitialized(shape_, dtype, device());
   device().kernels().convert(*this, result);
+  return result;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (!defined()) fail_undefined();
+  const DeviceInterface& from = *storage_->device;
+  const DeviceInterface& target = device.interface();
+  if (&from == &target) return *this;
+  if (!from.is_host() && !target.is_host()) return to(Device::cpu()).to(device);
+  Tensor result = *this;
+  if (target.is_host() && storage_->host_copy != nullptr) {
+    storage_->host_copy->references.fetch_add(1, std::memory_order_relaxed);
+    result.storage_ = StorageHandle(storage_->host_copy);
+    return result;
+  }
+  const auto count = static_cast<std::size_t>(bytes());
+  result.storage_ = StorageHandle(target.allocate(target, count));
+  if (target.is_host()) {
+    from.copy_to_host(*storage_.get(), result.storage_->data, count);
+    return result;
+  }
+  target.copy_from_host(storage_->data, *result.storage_.get(), count);
+  if (dtype_ == DType::int32) {
+    storage_->references.fetch_add(1, std::memory_order_relaxed);
+    result.storage_->host_copy = storage_.get();
+  }
   return result;
 }
 
@@ -97,6 +125,10 @@ void Tensor::fail_undefined() { fail(ErrorKind::argument, "tensor: expected a te
 
 void Tensor::fail_access(DType asked) const {
   if (!defined()) fail_undefined();
+  if (storage_->data == nullptr) {
+    fail(ErrorKind::argument, "tensor {}: its elements are on {}, where the host can't read them; copy it with {}",
+         shape_, device().name(), "to(Device::cpu())");
+  }
   fail(ErrorKind::argument, "tensor {}: its elements are {}, but {} was asked for", shape_, dtype_, asked);
 }
 
@@ -113,9 +145,7 @@ Tensor full(const Shape& shape, double value, DType dtype, Device device) {
 Tensor identity(Index size, DType dtype, Device device) {
   std::vector<double> values(static_cast<std::size_t>(checked_product(size, size)));
   for (Index i = 0; i < size; ++i) values[static_cast<std::size_t>(row_major_offset(i, size, i))] = 1.0;
-  Tensor result = tensor({size, size}, values, dtype);
-  expect(device == Device::cpu(), "identity: only the CPU is supported, got {}", device.name());
-  return result;
+  return tensor({size, size}, values, dtype).to(device);
 }
 
 Tensor tensor(std::initializer_list<double> values, DType dtype) {

@@ -41,16 +41,17 @@ class Tensor {
   Index rows() const { return rank() == 0 ? 1 : (shape_.last() == 0 ? 0 : size() / shape_.last()); }
   Index row_length() const { return rank() == 0 ? 1 : shape_.last(); }
 
-  // The elements. Throws Error(argument) if T isn't the dtype's type, or the tensor is undefined.
+  // The elements. Throws Error(argument) if T isn't the dtype's type, the tensor is undefined, or it is on a device
+  // whose memory the host can't read.
   template <class T>
   const T* data() const {
-    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
+    expect_access(dtype_of<T>);
     return static_cast<const T*>(storage_->data);
   }
   // For writing: storage that others share is copied first.
   template <class T>
   T* mutable_data(SourceLine line = SourceLine::here()) {
-    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
+    expect_access(dtype_of<T>);
     make_unique();
     mark_changed(line);
     return static_cast<T*>(storage_->data);
@@ -58,17 +59,20 @@ class Tensor {
   // For writing where every handle on the storage shall see the change.
   template <class T>
   T* write_in_place(SourceLine line = SourceLine::here()) const {
-    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
+    expect_access(dtype_of<T>);
     mark_changed(line);
     return static_cast<T*>(storage_->data);
   }
   // For kernels that fill a tensor of their own: neither copies nor counts a change.
   template <class T>
   T* output_data() const {
-    if (dtype_of<T> != dtype_ || !defined()) fail_access(dtype_of<T>);
+    expect_access(dtype_of<T>);
     return static_cast<T*>(storage_->data);
   }
-  const void* raw_data() const { return storage_->data; }
+  // Where the elements begin: in the host's memory, or in that of the device that they are on.
+  const void* raw_data() const { return storage_->data != nullptr ? storage_->data : storage_->device_data; }
+  // The same for the kernels of a device that isn't the CPU.
+  void* device_data() const { return storage_->device_data; }
 
   std::uint32_t version() const { return storage_->version; }
   SourceLine changed_at() const { return storage_->changed_at; }
@@ -91,11 +95,16 @@ class Tensor {
   // All elements, widened to double, row-major.
   std::vector<double> values() const;
 
-  Tensor to(DType dtype) const;  // converted, or itself
-  Tensor clone() const;          // a copy with storage of its own
+  Tensor to(DType dtype) const;    // converted, or itself
+  Tensor to(Device device) const;  // copied, or itself
+  Tensor clone() const;            // a copy with storage of its own
 
  private:
   void make_unique();
+  void expect_access(DType asked) const {
+    if (asked != dtype_ || !defined() || storage_->data == nullptr) [[unlikely]]
+      fail_access(asked);
+  }
   [[noreturn]] void fail_access(DType asked) const;
   [[noreturn]] static void fail_undefined();
 

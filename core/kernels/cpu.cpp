@@ -74,6 +74,8 @@ constexpr Kernels kCpuKernels{
     .masked_matmul = widened<cpu::masked_matmul, Writes<4>>,
     .adam = widened<cpu::adam, Writes<>, Updates<2, 3, 4>>,
     .sgd = widened<cpu::sgd, Writes<>, Updates<2, 3>>,
+    .global_norm = cpu::global_norm,
+    .clip_to_norm = widened<cpu::clip_to_norm, Writes<3>>,
     .sum_of_squares = widened<cpu::sum_of_squares>,
     .first_non_finite = widened<cpu::first_non_finite>,
 };
@@ -102,6 +104,11 @@ constexpr DeviceInterface kCpu{
 }  // namespace
 
 Device Device::cpu() { return Device(kCpu); }
+
+void fail_mixed_devices(const char* name, const Tensor& one, const Tensor& other) {
+  fail(ErrorKind::argument, "{}: the tensors {} and {} are on two devices, {} and {}; move one with to(device)", name,
+       one.shape(), other.shape(), one.device().name(), other.device().name());
+}
 
 void fail_missing_kernel(const char* name) {
   fail(ErrorKind::argument, "{}: this device has no such kernel; move the tensors to the CPU", name);

@@ -112,6 +112,8 @@ void masked_matmul(const Tensor& a, bool transpose_a, const Tensor& b, const Ten
 // optimizer.cpp
 void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m, const Tensor& v);
 void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity);
+void global_norm(std::span<const Tensor> parts, const Tensor& norm);
+void clip_to_norm(const Tensor& x, const Tensor& norm, double largest, const Tensor& y);
 void sum_of_squares(const Tensor& x, double& result);
 void first_non_finite(const Tensor& x, Index& result);
 

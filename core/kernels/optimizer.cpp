@@ -1,9 +1,10 @@
-// One step of an optimizer in one pass over the parameter, its gradient and its moments; and two reductions over
+// One step of an optimizer in one pass over the parameter, its gradient and its moments; and the reductions over
 // gradients that a training step asks for.
 
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include <jnorm/core/dtype.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
@@ -30,6 +31,45 @@ bool all_finite(const T* x, Index count) {
   for (Index i = 0; i < count; ++i) poison += T(0) * x[i];
   return poison == T(0);
 }
+
+// What squares beyond float64's range need: the largest element m, and sqrt(sum((x / m)^2)) taken of what is left.
+template <class T>
+double largest_of(const T* x, Index count) {
+  T largest = 0;
+  for (Index i = 0; i < count; ++i) {
+    const T size = std::abs(x[i]);
+    if (!(size <= largest)) largest = size;
+    if (std::isnan(largest)) break;
+  }
+  return static_cast<double>(largest);
+}
+
+double largest_of(const Tensor& x) {
+  return dispatch_wide("global_norm", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return largest_of(x.data<T>(), x.size());
+  });
+}
+
+double scaled_norm(std::span<const Tensor> parts) {
+  double largest = 0;
+  for (const Tensor& part : parts) {
+    const double size = largest_of(part);
+    if (std::isnan(size)) return size;
+    largest = std::max(largest, size);
+  }
+  if (largest == 0 || std::isinf(largest)) return largest;
+  double squares = 0;
+  for (const Tensor& part : parts) {
+    dispatch_wide("global_norm", part.dtype(), [&](auto tag) {
+      const auto* const element = part.data<typename decltype(tag)::type>();
+      for (Index i = 0; i < part.size(); ++i) squares += (element[i] / largest) * (element[i] / largest);
+    });
+  }
+  return largest * std::sqrt(squares);
+}
+
+bool is_normal(double square) { return square >= 1e-280 && square <= 1e300; }
 
 }  // namespace
 
@@ -85,6 +125,23 @@ void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, c
       }
     });
   });
+}
+
+void global_norm(std::span<const Tensor> parts, const Tensor& norm) {
+  std::vector<Tensor> wide;
+  double squares = 0;
+  for (const Tensor& part : parts) {
+    wide.push_back(part.dtype() == DType::float64 ? part : part.to(DType::float32));
+    double more = 0;
+    sum_of_squares(wide.back(), more);
+    squares += more;
+  }
+  *norm.output_data<double>() = is_normal(squares) ? std::sqrt(squares) : scaled_norm(wide);
+}
+
+void clip_to_norm(const Tensor& x, const Tensor& norm, double largest, const Tensor& y) {
+  const double now = *norm.data<double>();
+  affine(x, std::isfinite(now) && now > largest ? largest / now : 1.0, 0.0, y);
 }
 
 void sum_of_squares(const Tensor& x, double& result) {

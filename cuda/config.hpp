@@ -1,0 +1,37 @@
+#pragma once
+
+// Launch configurations: pure functions of shapes, dtypes and a device's limits.
+
+#include <cstddef>
+
+#include <jnorm/core/shape.hpp>
+
+namespace jnorm::cuda {
+
+// How a kernel is launched: a grid of blocks_x * blocks_y blocks of `threads` threads, each with shared_bytes of
+// dynamic shared memory.
+struct LaunchConfig {
+  Index blocks_x = 1;  // at most 2^31 - 1
+  int threads = 256;   // a multiple of 32, at most 1024
+  Index shared_bytes = 0;
+  Index blocks_y = 1;  // at most 65535
+};
+
+// What of a device decides how kernels are launched on it.
+struct DeviceLimits {
+  int multiprocessors = 132;
+  int threads_per_multiprocessor = 2048;
+  Index shared_bytes_per_block = 232448;  // the most that a kernel can ask for
+};
+
+constexpr Index kMaxBlocksX = 2147483647;
+constexpr Index kMaxBlocksY = 65535;
+constexpr int kMaxThreads = 1024;
+constexpr Index kDefaultSharedBytes = 49152;  // what a kernel gets without asking for more
+
+constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
+
+// One thread for `per_thread` of `count` elements at a time, in a grid that stays resident and strides over them.
+LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits& limits);
+
+}  // namespace jnorm::cuda
