@@ -226,21 +226,16 @@ struct Kernels {
   Kernel<"layer_norm", const Tensor& /*x*/, const Tensor& /*gamma*/, const Tensor& /*beta*/, double /*eps*/,
          const Tensor& /*y*/, const Tensor& /*mean*/, const Tensor& /*rstd*/>
       layer_norm;
-  Kernel<"layer_norm_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
-         const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*dx*/>
-      layer_norm_dx;
-  Kernel<"layer_norm_dparameters", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*mean*/,
-         const Tensor& /*rstd*/, const Destination& /*dgamma [K, H]*/, const Destination& /*dbeta [K, H]*/>
-      layer_norm_dparameters;
+  Kernel<"layer_norm_backward", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
+         const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*dx*/,
+         const Destination& /*dgamma [K, H]*/, const Destination& /*dbeta [K, H]*/>
+      layer_norm_backward;
   Kernel<"rms_norm", const Tensor& /*x*/, const Tensor& /*gamma*/, double /*eps*/, const Tensor& /*y*/,
          const Tensor& /*rstd*/>
       rms_norm;
-  Kernel<"rms_norm_dx", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
-         const Tensor& /*rstd*/, const Destination& /*dx*/>
-      rms_norm_dx;
-  Kernel<"rms_norm_dgamma", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*rstd*/,
-         const Destination& /*dgamma [K, H]*/>
-      rms_norm_dgamma;
+  Kernel<"rms_norm_backward", const Tensor& /*dy, K copies*/, const Tensor& /*x*/, const Tensor& /*gamma*/,
+         const Tensor& /*rstd*/, const Destination& /*dx*/, const Destination& /*dgamma [K, H]*/>
+      rms_norm_backward;
   // g [] or [1] may be undefined. rnorm holds 1/sqrt(sum(x^2) + eps) of each row, and 0 where that is 1/0.
   Kernel<"scale_norm", const Tensor& /*x*/, const Tensor& /*g*/, double /*eps*/, const Tensor& /*y*/,
          const Tensor& /*rnorm*/>

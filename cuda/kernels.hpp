@@ -53,13 +53,11 @@ void column_sum(const Tensor& x, const Destination& y);
 // norm.cu
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
                 const Tensor& mean, const Tensor& rstd);
-void layer_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                   const Destination& dx);
-void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                            const Destination& dgamma, const Destination& dbeta);
+void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                         const Destination& dx, const Destination& dgamma, const Destination& dbeta);
 void rms_norm(const Tensor& x, const Tensor& gamma, double eps, const Tensor& y, const Tensor& rstd);
-void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Destination& dx);
-void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, const Destination& dgamma);
+void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd,
+                       const Destination& dx, const Destination& dgamma);
 void scale_norm(const Tensor& x, const Tensor& g, double eps, const Tensor& y, const Tensor& rnorm);
 void scale_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& g, const Tensor& rnorm, const Destination& dx);
 void scale_norm_dg(const Tensor& dy, const Tensor& x, const Tensor& rnorm, const Destination& dg);

@@ -34,18 +34,9 @@ struct LayerNorm : Fused<LayerNorm> {
 
   // x [R, H], gamma [H], beta [H]. Saves mean and 1/s, two values a row; x_hat is recomputed.
   void vjp(Pullback& back) const override {
-    const Kernels& kernels = back.output().device().kernels();
-    const Tensor& x = back.input(0);
-    const Tensor& mean = back.saved(0);
-    const Tensor& rstd = back.saved(1);
-    if (back.wants(0)) {
-      kernels.layer_norm_dx(back.cotangent(), x, optional_input(back, gamma), mean, rstd, back.into(0));  // [LN.2]
-    }
-    const Destination dgamma = optional_into(back, gamma);
-    const Destination dbeta = optional_into(back, beta);
-    if (dgamma.wanted() || dbeta.wanted()) {
-      kernels.layer_norm_dparameters(back.cotangent(), x, mean, rstd, dgamma, dbeta);  // [LN.3]
-    }
+    back.output().device().kernels().layer_norm_backward(
+        back.cotangent(), back.input(0), optional_input(back, gamma), back.saved(0), back.saved(1), back.into(0),
+        optional_into(back, gamma), optional_into(back, beta));  // [LN.2] [LN.3]
   }
 
   void jvp(Pushforward& push) const override {  // [LN.4]
@@ -56,7 +47,7 @@ struct LayerNorm : Fused<LayerNorm> {
       // What [LN.2] does to u, it does here to x_dot: the map is symmetric.
       const Tensor& x_dot = push.tangent(0);
       Tensor projected = Tensor::uninitialized(x_dot.shape(), x_dot.dtype(), x_dot.device());
-      x.device().kernels().layer_norm_dx(x_dot, x, {}, mean, rstd, {.tensor = projected});
+      x.device().kernels().layer_norm_backward(x_dot, x, {}, mean, rstd, {.tensor = projected}, {}, {});
       push.give(gamma < 0 ? projected : multiply(projected, push.input(1)));
     }
     const auto has = [&](int i) { return i >= 0 && push.has(static_cast<std::size_t>(i)); };

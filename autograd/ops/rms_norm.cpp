@@ -29,11 +29,9 @@ struct RmsNorm : Fused<RmsNorm> {
 
   // x [R, H], gamma [H]. Saves 1/r, one value a row; x_hat is recomputed.
   void vjp(Pullback& back) const override {
-    const Kernels& kernels = back.output().device().kernels();
-    const Tensor& x = back.input(0);
     const Tensor gamma = back.has_input(1) ? back.input(1) : Tensor();
-    if (back.wants(0)) kernels.rms_norm_dx(back.cotangent(), x, gamma, back.saved(0), back.into(0));  // [RMS.2]
-    if (back.wants(1)) kernels.rms_norm_dgamma(back.cotangent(), x, back.saved(0), back.into(1));     // [RMS.3]
+    back.output().device().kernels().rms_norm_backward(back.cotangent(), back.input(0), gamma, back.saved(0),
+                                                       back.into(0), back.into(1));  // [RMS.2] [RMS.3]
   }
 
   void jvp(Pushforward& push) const override {  // [RMS.4]
@@ -43,7 +41,7 @@ struct RmsNorm : Fused<RmsNorm> {
       // What [RMS.2] does to u, it does here to x_dot: the map is symmetric.
       const Tensor& x_dot = push.tangent(0);
       Tensor projected = Tensor::uninitialized(x_dot.shape(), x_dot.dtype(), x_dot.device());
-      x.device().kernels().rms_norm_dx(x_dot, x, {}, rstd, {.tensor = projected});
+      x.device().kernels().rms_norm_backward(x_dot, x, {}, rstd, {.tensor = projected}, {});
       push.give(push.has_input(1) ? multiply(projected, push.input(1)) : projected);
     }
     if (push.has(1)) {

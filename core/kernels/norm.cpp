@@ -182,6 +182,70 @@ void root_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& scale, const 
   });
 }
 
+template <class T>
+void layer_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                   const Destination& dx) {
+  if (!dx.wanted()) return;
+  const Index length = x.row_length();
+  const Tensor scale = or_constant(gamma, length, T(1));
+  const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy), scales = rows_of<T>(scale);
+  const Rows out = output_rows<T>(dx.tensor);
+  const T* const means = mean.data<T>();
+  const T* const rstds = rstd.data<T>();
+  for_each_row_of_copies(copies_of(x, dy), x, [&](Index i, Index r) {
+    const LayerNormRow<T> row = saved_layer_norm_row(in[r], length, means[r], rstds[r]);
+    layer_norm_dx_row(cotangents[i], row, scales[0], length, out[i], dx.add);
+  });
+}
+
+template <class T>
+void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                            const Destination& dgamma, const Destination& dbeta) {
+  const Index length = x.row_length(), rows = x.rows();
+  const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
+  const T* const means = mean.data<T>();
+  const T* const rstds = rstd.data<T>();
+  const auto saved_row = [&](Index r) { return saved_layer_norm_row(in[r], length, means[r], rstds[r]); };
+  if (dgamma.wanted() && dbeta.wanted()) {
+    column_sums<T, 2>(rows, length, {dgamma, dbeta}, [&](Index copy, Index r) {
+      return [g = cotangents[copy * rows + r], row = saved_row(r)](auto at) {
+        const Batch<T> element = at.load(g);
+        return Batches<T, 2>{element * row.x_hat(at), element};  // [LN.3]
+      };
+    });
+  } else if (dgamma.wanted()) {
+    column_sums<T, 1>(rows, length, {dgamma}, [&](Index copy, Index r) {
+      return [g = cotangents[copy * rows + r], row = saved_row(r)](auto at) {
+        return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [LN.3]
+      };
+    });
+  } else if (dbeta.wanted()) {
+    column_sums<T, 1>(rows, length, {dbeta}, [&](Index copy, Index r) {
+      return [g = cotangents[copy * rows + r]](auto at) { return Batches<T, 1>{at.load(g)}; };  // [LN.3]
+    });
+  }
+}
+
+template <class T>
+void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Destination& dx) {
+  if (!dx.wanted()) return;
+  const Index length = x.row_length();
+  root_norm_dx<T>(dy, x, or_constant(gamma, length, T(1)), rstd, static_cast<double>(length), dx);
+}
+
+template <class T>
+void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, const Destination& dgamma) {
+  if (!dgamma.wanted()) return;
+  const Index length = x.row_length(), rows = x.rows();
+  const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
+  const T* const rstds = rstd.data<T>();
+  column_sums<T, 1>(rows, length, {dgamma}, [&](Index copy, Index r) {
+    return [g = cotangents[copy * rows + r], row = RootNormRow<T>{in[r], rstds[r]}](auto at) {
+      return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [RMS.3]
+    };
+  });
+}
+
 // ScaleNorm's g as a row; 1 if it is absent.
 template <class T>
 Tensor gain_row(const Tensor& g, Index length) {
@@ -211,51 +275,12 @@ void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double
   });
 }
 
-void layer_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
-                   const Destination& dx) {
-  if (!dx.wanted()) return;
-  dispatch_wide("layer_norm_dx", x.dtype(), [&](auto tag) {
+void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                         const Destination& dx, const Destination& dgamma, const Destination& dbeta) {
+  dispatch_wide("layer_norm_backward", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Index length = x.row_length();
-    const Tensor scale = or_constant(gamma, length, T(1));
-    const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy), scales = rows_of<T>(scale);
-    const Rows out = output_rows<T>(dx.tensor);
-    const T* const means = mean.data<T>();
-    const T* const rstds = rstd.data<T>();
-    for_each_row_of_copies(copies_of(x, dy), x, [&](Index i, Index r) {
-      const LayerNormRow<T> row = saved_layer_norm_row(in[r], length, means[r], rstds[r]);
-      layer_norm_dx_row(cotangents[i], row, scales[0], length, out[i], dx.add);
-    });
-  });
-}
-
-void layer_norm_dparameters(const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                            const Destination& dgamma, const Destination& dbeta) {
-  dispatch_wide("layer_norm_dparameters", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Index length = x.row_length(), rows = x.rows();
-    const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
-    const T* const means = mean.data<T>();
-    const T* const rstds = rstd.data<T>();
-    const auto saved_row = [&](Index r) { return saved_layer_norm_row(in[r], length, means[r], rstds[r]); };
-    if (dgamma.wanted() && dbeta.wanted()) {
-      column_sums<T, 2>(rows, length, {dgamma, dbeta}, [&](Index copy, Index r) {
-        return [g = cotangents[copy * rows + r], row = saved_row(r)](auto at) {
-          const Batch<T> element = at.load(g);
-          return Batches<T, 2>{element * row.x_hat(at), element};  // [LN.3]
-        };
-      });
-    } else if (dgamma.wanted()) {
-      column_sums<T, 1>(rows, length, {dgamma}, [&](Index copy, Index r) {
-        return [g = cotangents[copy * rows + r], row = saved_row(r)](auto at) {
-          return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [LN.3]
-        };
-      });
-    } else if (dbeta.wanted()) {
-      column_sums<T, 1>(rows, length, {dbeta}, [&](Index copy, Index r) {
-        return [g = cotangents[copy * rows + r]](auto at) { return Batches<T, 1>{at.load(g)}; };  // [LN.3]
-      });
-    }
+    layer_norm_dx<T>(dy, x, gamma, mean, rstd, dx);
+    layer_norm_dparameters<T>(dy, x, mean, rstd, dgamma, dbeta);
   });
 }
 
@@ -266,27 +291,12 @@ void rms_norm(const Tensor& x, const Tensor& gamma, double eps, const Tensor& y,
   });
 }
 
-void rms_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd, const Destination& dx) {
-  if (!dx.wanted()) return;
-  dispatch_wide("rms_norm_dx", x.dtype(), [&](auto tag) {
+void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd,
+                       const Destination& dx, const Destination& dgamma) {
+  dispatch_wide("rms_norm_backward", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Index length = x.row_length();
-    root_norm_dx<T>(dy, x, or_constant(gamma, length, T(1)), rstd, static_cast<double>(length), dx);
-  });
-}
-
-void rms_norm_dgamma(const Tensor& dy, const Tensor& x, const Tensor& rstd, const Destination& dgamma) {
-  if (!dgamma.wanted()) return;
-  dispatch_wide("rms_norm_dgamma", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Index length = x.row_length(), rows = x.rows();
-    const Rows in = rows_of<T>(x), cotangents = rows_of<T>(dy);
-    const T* const rstds = rstd.data<T>();
-    column_sums<T, 1>(rows, length, {dgamma}, [&](Index copy, Index r) {
-      return [g = cotangents[copy * rows + r], row = RootNormRow<T>{in[r], rstds[r]}](auto at) {
-        return Batches<T, 1>{at.load(g) * row.x_hat(at)};  // [RMS.3]
-      };
-    });
+    rms_norm_dx<T>(dy, x, gamma, rstd, dx);
+    rms_norm_dgamma<T>(dy, x, rstd, dgamma);
   });
 }
 

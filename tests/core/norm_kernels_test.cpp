@@ -29,16 +29,14 @@ Gradients layer_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& 
   const Index copies = x.size() == 0 ? 1 : dy.size() / x.size();
   const Tensor dgamma = garbage({copies, x.row_length()}, x.dtype()), dbeta = garbage_like(dgamma);
   Gradients result{garbage_like(dy), dgamma, dbeta};
-  cpu().layer_norm_dx(dy, x, gamma, saved.mean, saved.rstd, {result.dx});
-  cpu().layer_norm_dparameters(dy, x, saved.mean, saved.rstd, {dgamma}, {dbeta});
+  cpu().layer_norm_backward(dy, x, gamma, saved.mean, saved.rstd, {result.dx}, {dgamma}, {dbeta});
   return result;
 }
 Gradients rms_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& gamma, double eps = kEps) {
   const Normalized saved = rms_norm(x, gamma, eps);
   const Index copies = x.size() == 0 ? 1 : dy.size() / x.size();
   Gradients result{garbage_like(dy), garbage({copies, x.row_length()}, x.dtype()), {}};
-  cpu().rms_norm_dx(dy, x, gamma, saved.rstd, {result.dx});
-  cpu().rms_norm_dgamma(dy, x, saved.rstd, {result.dgamma});
+  cpu().rms_norm_backward(dy, x, gamma, saved.rstd, {result.dx}, {result.dgamma});
   return result;
 }
 
@@ -254,9 +252,9 @@ TEST_CASE("norms: ten thousand small contributions to dgamma add up") {
   const Tensor x = tensor({10000, 2}, std::vector<double>(20000, 1.0), DType::float32);
   const Tensor mean = zeros({10000}), rstd = ones({10000}), dy = full({10000, 2}, 0.001);
   const Tensor dgamma = garbage({2}, DType::float32), dbeta = garbage_like(dgamma);
-  cpu().layer_norm_dparameters(dy, x, mean, rstd, {dgamma}, {dbeta});
+  cpu().layer_norm_backward(dy, x, {}, mean, rstd, {}, {dgamma}, {dbeta});
   CHECK(distance(dbeta, {10, 10}) < 1e-6);
-  cpu().rms_norm_dgamma(dy, x, rstd, {dgamma});
+  cpu().rms_norm_backward(dy, x, {}, rstd, {}, {dgamma});
   CHECK(distance(dgamma, {10, 10}) < 1e-6);
 }
 
@@ -306,14 +304,12 @@ TEST_CASE("norms: gradients are added where the destination says so") {
   const Normalized layer = layer_norm(x, gamma), rms = rms_norm(x, gamma);
   const Gradients right = layer_norm_gradients(dy, x, gamma), right_rms = rms_norm_gradients(dy, x, gamma);
   const Tensor dx = ones({5, 17}, dtype), dgamma = ones({17}, dtype), dbeta = ones({17}, dtype);
-  cpu().layer_norm_dx(dy, x, gamma, layer.mean, layer.rstd, {dx, true});
-  cpu().layer_norm_dparameters(dy, x, layer.mean, layer.rstd, {dgamma, true}, {dbeta, true});
+  cpu().layer_norm_backward(dy, x, gamma, layer.mean, layer.rstd, {dx, true}, {dgamma, true}, {dbeta, true});
   CHECK(distance(dx, plus_one(right.dx.values())) < tolerance(dtype));
   CHECK(distance(dgamma, plus_one(right.dgamma.values())) < tolerance(dtype));
   CHECK(distance(dbeta, plus_one(right.dbeta.values())) < tolerance(dtype));
   const Tensor rms_dx = ones({5, 17}, dtype), rms_dgamma = ones({17}, dtype);
-  cpu().rms_norm_dx(dy, x, gamma, rms.rstd, {rms_dx, true});
-  cpu().rms_norm_dgamma(dy, x, rms.rstd, {rms_dgamma, true});
+  cpu().rms_norm_backward(dy, x, gamma, rms.rstd, {rms_dx, true}, {rms_dgamma, true});
   CHECK(distance(rms_dx, plus_one(right_rms.dx.values())) < tolerance(dtype));
   CHECK(distance(rms_dgamma, plus_one(right_rms.dgamma.values())) < tolerance(dtype));
 }
@@ -324,12 +320,10 @@ TEST_CASE("norms: a gradient that nobody wants is left out") {
   const Normalized saved = layer_norm(x);
   const Gradients right = layer_norm_gradients(dy, x, {});
   const Tensor dgamma = garbage({17}, dtype), dbeta = garbage({17}, dtype);
-  cpu().layer_norm_dx(dy, x, {}, saved.mean, saved.rstd, {});
-  cpu().layer_norm_dparameters(dy, x, saved.mean, saved.rstd, {}, {});
-  cpu().layer_norm_dparameters(dy, x, saved.mean, saved.rstd, {dgamma}, {});
-  cpu().layer_norm_dparameters(dy, x, saved.mean, saved.rstd, {}, {dbeta});
-  cpu().rms_norm_dx(dy, x, {}, saved.rstd, {});
-  cpu().rms_norm_dgamma(dy, x, saved.rstd, {});
+  cpu().layer_norm_backward(dy, x, {}, saved.mean, saved.rstd, {}, {}, {});
+  cpu().layer_norm_backward(dy, x, {}, saved.mean, saved.rstd, {}, {dgamma}, {});
+  cpu().layer_norm_backward(dy, x, {}, saved.mean, saved.rstd, {}, {}, {dbeta});
+  cpu().rms_norm_backward(dy, x, {}, saved.rstd, {}, {});
   CHECK(distance(dgamma, right.dgamma) < tolerance(dtype));
   CHECK(distance(dbeta, right.dbeta) < tolerance(dtype));
 }
