@@ -5,4 +5,17 @@
 
 #include <jnorm/core/shape.hpp>
 
-namespace jnorm::cuda {}  // namespace jnorm::cuda
+namespace jnorm::cuda {
+
+// Elementwise: what is read and written is so once. A shorter operand, which repeats, stays in a cache.
+constexpr Index fill_bytes(Index count, Index s) { return count * s; }
+constexpr Index convert_bytes(Index count, Index from, Index to) { return count * (from + to); }
+constexpr Index unary_bytes(Index count, Index s) { return 2 * count * s; }  // affine, parametric, activation, dropout
+constexpr Index binary_bytes(Index a, Index b, Index s) { return (a + b + (a > b ? a : b)) * s; }  // accumulate, too
+constexpr Index compare_bytes(Index a, Index b, Index s) { return (a + b) * s + (a > b ? a : b) * 4; }
+constexpr Index where_bytes(Index count, Index s) { return count * (3 * s + 4); }
+constexpr Index activation_dx_bytes(Index copies, Index count, Index s, bool add) {
+  return ((add ? 3 : 2) * copies + 1) * count * s;
+}
+
+}  // namespace jnorm::cuda

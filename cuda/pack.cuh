@@ -41,7 +41,7 @@ JNORM_DEVICE Pack<T, N> load_pack(const T* address) {
     using Raw = typename RawOf<static_cast<int>(sizeof(T)) * N>::type;
     const Raw raw = load_aligned<Raw>(address);
     Pack<T, N> pack;
-    memcpy(&pack, &raw, sizeof raw);
+    memcpy(static_cast<void*>(&pack), &raw, sizeof raw);
     return pack;
   }
 }
