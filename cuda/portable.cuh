@@ -81,7 +81,7 @@ JNORM_DEVICE double reciprocal_root(double x) { return rsqrt(x); }
 
 #else
 
-#include <execution/device_code.hpp>
+#include <cuda/execution/device_code.hpp>
 
 #endif
 

@@ -10,7 +10,7 @@
 build_packages=(cmake ninja-build g++ libopenblas-dev libxtensor-dev libxtensor-blas-dev libxsimd-dev libfmt-dev
                 nlohmann-json3-dev libcli11-dev fortunes)
 # What the test and benchmark programs need besides. Every preset but examples/run's targets uses them.
-test_packages=(doctest-dev libbenchmark-dev)
+test_packages=(doctest-dev libbenchmark-dev libboost-context-dev)
 # The tsan preset is built by clang, so that the second compiler sees every source too.
 tsan_packages=(clang libclang-rt-dev)
 # The mutation run finds the derivatives' terms in clang's syntax trees.
