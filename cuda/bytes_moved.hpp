@@ -18,4 +18,17 @@ constexpr Index activation_dx_bytes(Index copies, Index count, Index s, bool add
   return ((add ? 3 : 2) * copies + 1) * count * s;
 }
 
+// sum, max, min, norm and logsumexp of rows.
+constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }
+
+// Sums of columns, by way of G rows of float32 partial sums that are written and read again.
+constexpr Index column_sum_bytes(Index R, Index H, Index s, Index G) { return R * H * s + 8 * G * H; }
+
+constexpr Index global_norm_bytes(Index count, Index s) { return count * s; }
+
+// The gradient is read; the parameter and its moments are read and written.
+constexpr Index optimizer_step_bytes(Index count, Index s, Index moments, Index moment_s) {
+  return count * (3 * s + 2 * moments * moment_s);
+}
+
 }  // namespace jnorm::cuda

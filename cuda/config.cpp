@@ -5,10 +5,76 @@
 namespace jnorm::cuda {
 
 LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits& limits) {
-  constexpr int threads = 256;
+  constexpr int threads = kElementwiseThreads;
   const Index needed = ceil_divide(count, Index{threads} * per_thread);
   const Index resident = Index{limits.multiprocessors} * (limits.threads_per_multiprocessor / threads);
   return {.blocks_x = std::min(needed, 4 * resident), .threads = threads};
+}
+
+namespace {
+
+int power_of_two_from(Index least, int most) {
+  int power = 1;
+  while (power < least && power < most) power *= 2;
+  return power;
+}
+
+void cut(ReductionPlan& plan, Index parts, Index multiple) {
+  plan.part_length = ceil_divide(ceil_divide(plan.length, parts), multiple) * multiple;
+  plan.parts = plan.length == 0 ? 1 : ceil_divide(plan.length, plan.part_length);
+}
+
+// A few packs a lane for short rows, a block for long ones or where rows are few, and several blocks for very long
+// ones.
+void plan_rows(ReductionPlan& plan, int pack_size, Split split) {
+  constexpr Index packs_a_lane = 4, long_row = 1024, few_rows = 2048, long_if_few = 128;
+  constexpr Index blocks_wanted = 4096, packs_a_block = 8 * kReductionThreads;
+  const Index packs = ceil_divide(plan.length, pack_size);
+  const bool by_block = packs > long_row || (plan.outer < few_rows && packs > long_if_few);
+  plan.lanes = by_block ? kReductionThreads : power_of_two_from(ceil_divide(packs, packs_a_lane), 32);
+  const Index most_parts = by_block && split == Split::allowed ? packs / packs_a_block : 1;
+  cut(plan, std::clamp(blocks_wanted / plan.outer, Index{1}, std::max(most_parts, Index{1})), pack_size);
+}
+
+// Some neighbouring columns a block; more rows at once the more there are.
+void plan_columns(ReductionPlan& plan, int pack_size, Split split) {
+  constexpr Index blocks_wanted = 1024, rows_a_thread = 8;
+  const Index packs = plan.outer * (plan.inner / pack_size);
+  const int rows_at_once = power_of_two_from(ceil_divide(plan.length, rows_a_thread), split == Split::allowed ? 8 : 32);
+  plan.lanes = power_of_two_from(packs, kReductionThreads / rows_at_once);
+  const Index tiles = ceil_divide(packs, plan.lanes), groups = kReductionThreads / plan.lanes;
+  const Index most_parts = split == Split::allowed ? plan.length / (groups * rows_a_thread) : 1;
+  cut(plan, std::clamp(blocks_wanted / tiles, Index{1}, std::max(most_parts, Index{1})), 1);
+}
+
+}  // namespace
+
+ReductionPlan reduction_plan(Index outer, Index length, Index inner, int pack_size, Split split) {
+  ReductionPlan plan{.outer = outer, .length = length, .inner = inner};
+  if (inner == 1) {
+    plan_rows(plan, pack_size, split);
+  } else {
+    plan_columns(plan, pack_size, split);
+  }
+  return plan;
+}
+
+LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index state_bytes) {
+  LaunchConfig config{.threads = kReductionThreads};
+  if (plan.inner == 1) {
+    config.blocks_x = std::min(ceil_divide(plan.outer * plan.parts, kReductionThreads / plan.lanes), kMaxBlocksX);
+    config.shared_bytes = state_bytes * (kReductionThreads / 32);
+  } else {
+    config.blocks_x = ceil_divide(plan.outer * (plan.inner / pack_size), plan.lanes) * plan.parts;
+    config.shared_bytes = state_bytes * kReductionThreads * pack_size;
+  }
+  return config;
+}
+
+LaunchConfig chunk_config(Index chunks) {
+  return {.blocks_x = chunks,
+          .threads = kReductionThreads,
+          .shared_bytes = Index{sizeof(double)} * (kReductionThreads / 32)};
 }
 
 }  // namespace jnorm::cuda

@@ -3,6 +3,7 @@
 // Launch configurations: pure functions of shapes, dtypes and a device's limits.
 
 #include <cstddef>
+#include <cstdint>
 
 #include <jnorm/core/shape.hpp>
 
@@ -31,7 +32,28 @@ constexpr Index kDefaultSharedBytes = 49152;  // what a kernel gets without aski
 
 constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
 
+constexpr int kElementwiseThreads = 256;
+
 // One thread for `per_thread` of `count` elements at a time, in a grid that stays resident and strides over them.
 LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits& limits);
+
+// How a reduction of [outer, length, inner] over its middle axis is shared out. It follows from the shape alone, so
+// that the order of additions does too.
+struct ReductionPlan {
+  Index outer, length, inner;
+  int lanes = 1;          // a power of two: threads side by side along a row, or across the columns
+  Index parts = 1;        // the length is cut into so many, each a partial result that a second pass reduces
+  Index part_length = 0;  // of all parts but the last, which may be shorter
+};
+constexpr int kReductionThreads = 256;
+
+// Elements are loaded in packs of pack_size; in columns, inner is a multiple of it.
+enum class Split : std::uint8_t { allowed, no };
+ReductionPlan reduction_plan(Index outer, Index length, Index inner, int pack_size, Split split);
+LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index state_bytes);
+
+// What one block takes of tensors that are reduced to one number together: so many elements, with float64 states.
+constexpr Index kReductionChunk = 32768;
+LaunchConfig chunk_config(Index chunks);
 
 }  // namespace jnorm::cuda

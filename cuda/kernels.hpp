@@ -34,6 +34,8 @@ void copy_strided(const Shape& sizes, const Tensor& x, const Strides& from, cons
 // reduction.cu
 void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
 void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y);
+void column_sum(const Tensor& x, const Destination& y);
+void argmax(const Tensor& x, int axis, const Tensor& y);
 
 // dropout.cu
 void dropout(const Tensor& x, double p, const Rng::State& mask, Index period, const Tensor& y);
@@ -43,12 +45,10 @@ void index_select(const Tensor& x, int axis, const Tensor& index, const Tensor& 
 void index_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
-void argmax(const Tensor& x, int axis, const Tensor& y);
 
 // matmul.cu
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Destination& y);
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
-void column_sum(const Tensor& x, const Destination& y);
 
 // norm.cu
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,

@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+
+#include <jnorm/cuda/config.hpp>
+
+using namespace jnorm;
+using namespace jnorm::cuda;
+
+namespace {
+
+struct ReductionCase {
+  Index outer, length, inner;
+  int pack_size;
+  Split split;
+  int lanes;
+  Index parts, part_length, blocks;
+};
+
+}  // namespace
+
+TEST_CASE("elementwise_config: as many blocks as elements need, or as stay resident four times") {
+  const DeviceLimits limits;
+  CHECK(elementwise_config(0, 4, limits).blocks_x == 0);
+  CHECK(elementwise_config(1, 4, limits).blocks_x == 1);
+  CHECK(elementwise_config(1025, 4, limits).blocks_x == 2);
+  CHECK(elementwise_config(Index{1} << 40, 4, limits).blocks_x == 4 * 132 * 8);
+}
+
+TEST_CASE("reduction_plan: lanes, parts and blocks of rows and columns") {
+  for (const ReductionCase& c : std::initializer_list<ReductionCase>{
+           // Rows: a lane, some lanes, a warp, a block, several blocks a row.
+           {70000, 1, 1, 4, Split::allowed, 1, 1, 4, 274},
+           {70000, 64, 1, 4, Split::allowed, 4, 1, 64, 1094},
+           {70000, 320, 1, 4, Split::allowed, 32, 1, 320, 8750},
+           {16384, 4096, 1, 4, Split::allowed, 32, 1, 4096, 2048},
+           {16384, 4100, 1, 4, Split::allowed, 256, 1, 4100, 16384},
+           {100, 4096, 1, 8, Split::allowed, 256, 1, 4096, 100},
+           {4, 131072, 1, 4, Split::allowed, 256, 16, 8192, 64},
+           {1, 67108864, 1, 4, Split::allowed, 256, 4096, 16384, 4096},
+           {1, 67108864, 1, 4, Split::no, 256, 1, 67108864, 1},
+           {3, 0, 1, 4, Split::allowed, 1, 1, 0, 1},
+           // Columns: side by side where there are few rows, in parts where there are many.
+           {1, 5, 1024, 4, Split::allowed, 256, 1, 5, 1},
+           {1, 32768, 1024, 4, Split::allowed, 32, 128, 256, 1024},
+           {1, 32768, 3, 1, Split::allowed, 4, 64, 512, 64},
+           {512, 12, 64, 4, Split::allowed, 128, 1, 12, 64},
+           {1, 128, 1024, 1, Split::no, 16, 1, 128, 64},
+           {1, 0, 1024, 4, Split::allowed, 256, 1, 0, 1},
+       }) {
+    CAPTURE(c.outer);
+    CAPTURE(c.length);
+    CAPTURE(c.inner);
+    const ReductionPlan plan = reduction_plan(c.outer, c.length, c.inner, c.pack_size, c.split);
+    CHECK(plan.lanes == c.lanes);
+    CHECK(plan.parts == c.parts);
+    CHECK(plan.part_length == c.part_length);
+    CHECK(reduction_config(plan, c.pack_size, 4).blocks_x == c.blocks);
+  }
+}
+
+TEST_CASE("reduction_plan: parts cover the length, the last not empty") {
+  for (Index length = 1; length < 2000000; length = length * 3 + 1) {
+    for (const Index inner : {1, 4}) {
+      const ReductionPlan plan = reduction_plan(2, length, inner, 4, Split::allowed);
+      CHECK(plan.part_length * plan.parts >= length);
+      CHECK(plan.part_length * (plan.parts - 1) < length);
+    }
+  }
+}
+
+TEST_CASE("reduction_config: more rows than a grid holds are walked over") {
+  const ReductionPlan plan = reduction_plan(Index{1} << 40, 1024, 1, 4, Split::allowed);
+  CHECK(reduction_config(plan, 4, 4).blocks_x == kMaxBlocksX);
+}
+
+TEST_CASE("reduction_config: a place in shared memory for each warp of a row, for each column of a thread") {
+  CHECK(reduction_config(reduction_plan(8, 1 << 20, 1, 4, Split::allowed), 4, 8).shared_bytes == 64);
+  CHECK(reduction_config(reduction_plan(1, 4096, 1024, 8, Split::allowed), 8, 8).shared_bytes == 16384);
+}

@@ -1,0 +1,15 @@
+#pragma once
+
+// What the tests of kernels on a device share.
+
+#include "core/kernel_check.hpp"
+#include "cuda/floating_types.hpp"
+#include "cuda/test_device.hpp"
+
+namespace jnorm::test {
+
+inline const Kernels& device_kernels() { return test_device().kernels(); }
+inline Tensor on_device(const Tensor& x) { return x.to(test_device()); }
+inline Tensor garbage_on_device(const Shape& shape, DType dtype) { return on_device(garbage(shape, dtype)); }
+
+}  // namespace jnorm::test
