@@ -11,6 +11,12 @@ LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits&
   return {.blocks_x = std::min(needed, 4 * resident), .threads = threads};
 }
 
+LaunchConfig transpose_config(Index x_axis, Index y_axis, Index others, Index element_bytes) {
+  return {.blocks_x = ceil_divide(x_axis, kTile) * ceil_divide(y_axis, kTile) * others,
+          .threads = 256,
+          .shared_bytes = kTile * kTileRow * element_bytes};
+}
+
 namespace {
 
 int power_of_two_from(Index least, int most) {

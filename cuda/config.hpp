@@ -37,6 +37,11 @@ constexpr int kElementwiseThreads = 256;
 // One thread for `per_thread` of `count` elements at a time, in a grid that stays resident and strides over them.
 LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits& limits);
 
+// A block for each square of kTile x kTile elements of two axes, which it holds in shared memory.
+constexpr int kTile = 32;
+constexpr int kTileRow = kTile + 1;  // so that a column lies in 32 different banks
+LaunchConfig transpose_config(Index x_axis, Index y_axis, Index others, Index element_bytes);
+
 // How a reduction of [outer, length, inner] over its middle axis is shared out. It follows from the shape alone, so
 // that the order of additions does too.
 struct ReductionPlan {

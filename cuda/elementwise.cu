@@ -1,6 +1,7 @@
 #include <jnorm/cuda/elementwise_kernels.cuh>
 #include <jnorm/cuda/kernels.hpp>
 #include <jnorm/cuda/map.cuh>
+#include <jnorm/cuda/units.cuh>
 
 namespace jnorm::cuda {
 
@@ -16,16 +17,6 @@ void dispatch_operation(decltype(last) op, F&& f) {
     (call_if(std::integral_constant<decltype(last), static_cast<decltype(last)>(i)>{}), ...);
   }
   (std::make_index_sequence<static_cast<std::size_t>(last) + 1>{});
-}
-
-// Calls f with an unsigned integer as large as the dtype's elements, for what only moves them.
-template <class F>
-void dispatch_size(DType dtype, F&& f) {
-  switch (size_of(dtype)) {
-    case 2: return f(TypeTag<std::uint16_t>{});
-    case 4: return f(TypeTag<std::uint32_t>{});
-    default: return f(TypeTag<std::uint64_t>{});
-  }
 }
 
 unsigned relations_of(CompareOp op) {

@@ -66,12 +66,10 @@ Repeating<T> repeating(const Tensor& x) {
 template <class... T>
 constexpr int kMapPack = static_cast<int>(16 / std::max({sizeof(T)...}));
 
-constexpr int kMapThreads = 256;
-
 // The first `packs` packs of y, then what is left of its `count` elements. Two packs are loaded before the first is
 // stored, since the compiler can't know that y isn't one of the operands.
 template <class F, class Y, class... Operand>
-JNORM_KERNEL(kMapThreads)
+JNORM_KERNEL(kElementwiseThreads)
 map_kernel(F f, Index count, Index packs, Y* y, Operand... operand) {
   constexpr int N = kMapPack<Y, typename Operand::Element...>;
   const auto load = [&](Index pack) {

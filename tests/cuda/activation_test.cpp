@@ -1,6 +1,4 @@
-#include "core/kernel_check.hpp"
-#include "cuda/floating_types.hpp"
-#include "cuda/test_device.hpp"
+#include "cuda/device_check.hpp"
 
 using namespace jnorm;
 using namespace jnorm::test;
@@ -9,17 +7,14 @@ namespace {
 
 constexpr std::array kActivations{Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
 
-const Kernels& device() { return test_device().kernels(); }
-Tensor on_device(const Tensor& x) { return x.to(test_device()); }
-
 Tensor activation(Activation op, const Tensor& x) {
-  const Tensor y = full(x.shape(), kNaN, x.dtype(), test_device());
-  device().activation(op, on_device(x), y);
+  const Tensor y = garbage_on_device(x.shape(), x.dtype());
+  device_kernels().activation(op, on_device(x), y);
   return y.to(Device::cpu());
 }
 Tensor gradient(Activation op, const Tensor& dy, const Tensor& x) {
-  const Tensor dx = full(dy.shape(), kNaN, x.dtype(), test_device());
-  device().activation_dx(op, on_device(dy), on_device(x), {dx});
+  const Tensor dx = garbage_on_device(dy.shape(), x.dtype());
+  device_kernels().activation_dx(op, on_device(dy), on_device(x), {dx});
   return dx.to(Device::cpu());
 }
 
@@ -89,7 +84,7 @@ TEST_CASE("cuda activations: a gradient is added to what is there, and rounded o
     const Tensor x = random({37}, dtype, 1), dy = random({37}, dtype, 2), before = random({37}, dtype, 3);
     const Tensor right = before.to(DType::float64).clone(), dx = on_device(before);
     cpu().activation_dx(Activation::gelu, dy.to(DType::float64), x.to(DType::float64), {right, true});
-    device().activation_dx(Activation::gelu, on_device(dy), on_device(x), {dx, true});
+    device_kernels().activation_dx(Activation::gelu, on_device(dy), on_device(x), {dx, true});
     CHECK(distance(dx, right) < a_few_roundings(dtype));
   }
 }

@@ -76,3 +76,10 @@ TEST_CASE("reduction_config: a place in shared memory for each warp of a row, fo
   CHECK(reduction_config(reduction_plan(8, 1 << 20, 1, 4, Split::allowed), 4, 8).shared_bytes == 64);
   CHECK(reduction_config(reduction_plan(1, 4096, 1024, 8, Split::allowed), 8, 8).shared_bytes == 16384);
 }
+
+TEST_CASE("transpose_config: a block for each tile, counted beyond 32 bits") {
+  CHECK(transpose_config(64, 33, 5, 4).blocks_x == 2 * 2 * 5);
+  CHECK(transpose_config(64, 33, 5, 4).shared_bytes == 32 * 33 * 4);
+  CHECK(transpose_config(Index{1} << 33, 32, 3, 8).blocks_x == 3 * (Index{1} << 28));
+  CHECK(transpose_config(64, 33, 0, 4).blocks_x == 0);
+}

@@ -1,25 +1,18 @@
-#include "core/kernel_check.hpp"
-#include "cuda/floating_types.hpp"
-#include "cuda/test_device.hpp"
+#include "cuda/device_check.hpp"
 
 using namespace jnorm;
 using namespace jnorm::test;
 
 namespace {
 
-const Kernels& device() { return test_device().kernels(); }
-
-Tensor on_device(const Tensor& x) { return x.to(test_device()); }
-Tensor garbage_on_device(const Shape& shape, DType dtype) { return full(shape, kNaN, dtype, test_device()); }
-
 Tensor unary(UnaryOp op, const Tensor& x) {
   const Tensor y = garbage_on_device(x.shape(), x.dtype());
-  device().unary(op, on_device(x), y);
+  device_kernels().unary(op, on_device(x), y);
   return y;
 }
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const Tensor y = garbage_on_device(a.size() >= b.size() ? a.shape() : b.shape(), a.dtype());
-  device().binary(op, on_device(a), on_device(b), y);
+  device_kernels().binary(op, on_device(a), on_device(b), y);
   return y;
 }
 
@@ -88,12 +81,12 @@ TEST_CASE("cuda elementwise: the shorter operand repeats, on either side, whatev
 
 TEST_CASE("cuda elementwise: a result may take an operand's place") {
   const Tensor y = random({600, 3}, DType::float32, 1), bias = random({3}, DType::float32, 2), place = on_device(y);
-  device().binary(BinaryOp::add, place, on_device(bias), place);
+  device_kernels().binary(BinaryOp::add, place, on_device(bias), place);
   CHECK(distance(place, right_binary(BinaryOp::add, y, bias)) < a_few_roundings(DType::float32));
   const Tensor x = on_device(tensor({3, 5}));
-  device().binary(BinaryOp::multiply, x, x, x);
+  device_kernels().binary(BinaryOp::multiply, x, x, x);
   CHECK(distance(x, {9, 25}) == 0.0);
-  device().affine(x, 2.0, 1.0, x);
+  device_kernels().affine(x, 2.0, 1.0, x);
   CHECK(distance(x, {19, 51}) == 0.0);
 }
 
@@ -120,11 +113,11 @@ TEST_CASE("cuda elementwise: sigmoid is exact to the digit at both ends") {
 TEST_CASE("cuda elementwise: powers, clamp and its slope are float64's, and clamp lets NaN through") {
   for (const DType dtype : kFloatingTypes) {
     const Tensor x = tensor({kNaN, 0.25, 1, 1.5, 2, kInfinity}, dtype), y = garbage_on_device({6}, dtype);
-    device().parametric(ParametricOp::power, on_device(x), 1.5, 0.0, y);
+    device_kernels().parametric(ParametricOp::power, on_device(x), 1.5, 0.0, y);
     CHECK(distance(y, {kNaN, 0.125, 1, 1.8371173070873836, 2.8284271247461903, kInfinity}) < a_few_roundings(dtype));
-    device().parametric(ParametricOp::clamp, on_device(x), 0.5, 1.5, y);
+    device_kernels().parametric(ParametricOp::clamp, on_device(x), 0.5, 1.5, y);
     CHECK(distance(y, {kNaN, 0.5, 1, 1.5, 1.5, 1.5}) == 0.0);
-    device().parametric(ParametricOp::clamp_slope, on_device(x), 0.5, 1.5, y);
+    device_kernels().parametric(ParametricOp::clamp_slope, on_device(x), 0.5, 1.5, y);
     CHECK(distance(y, {kNaN, 0, 1, 1, 0, 0}) == 0.0);
   }
 }
@@ -134,9 +127,9 @@ TEST_CASE("cuda elementwise: affine and accumulate compute in wide numbers and r
     const Tensor x = random({1037}, dtype, 1), y = random({1037}, dtype, 2), sum = on_device(y);
     Tensor right = y.to(DType::float64).clone();
     cpu().accumulate(x.to(DType::float64), 1.0 / 3, right);
-    device().accumulate(on_device(x), 1.0 / 3, sum);
+    device_kernels().accumulate(on_device(x), 1.0 / 3, sum);
     CHECK(distance(sum, right) < a_few_roundings(dtype));
-    device().affine(on_device(x), 1.0 / 3, 0.7, sum);
+    device_kernels().affine(on_device(x), 1.0 / 3, 0.7, sum);
     cpu().affine(x.to(DType::float64), 1.0 / 3, 0.7, right);
     CHECK(distance(sum, right) < a_few_roundings(dtype));
   }
@@ -144,7 +137,7 @@ TEST_CASE("cuda elementwise: affine and accumulate compute in wide numbers and r
 
 TEST_CASE("cuda elementwise: 0 times NaN or infinity is NaN") {
   const Tensor x = on_device(tensor({kNaN, kInfinity, 7})), y = on_device(ones({3}));
-  device().accumulate(x, 0.0, y);
+  device_kernels().accumulate(x, 0.0, y);
   CHECK(distance(y, {kNaN, kNaN, 1}) == 0.0);
 }
 
@@ -158,7 +151,7 @@ TEST_CASE("cuda elementwise: comparisons hold for every dtype, and only not_equa
       const Tensor right = Tensor::uninitialized({5}, DType::int32);
       const Tensor y = Tensor::uninitialized({5}, DType::int32, test_device());
       cpu().compare(op, a, b, right);
-      device().compare(op, on_device(a), on_device(b), y);
+      device_kernels().compare(op, on_device(a), on_device(b), y);
       CHECK(y.values() == right.values());
     }
   }
@@ -169,7 +162,7 @@ TEST_CASE("cuda elementwise: where chooses, and never multiplies") {
   for (const DType dtype : kFloatingTypes) {
     const Tensor a = on_device(tensor({1, kNaN, 3}, dtype)), b = on_device(tensor({kNaN, kInfinity, kNaN}, dtype));
     const Tensor y = garbage_on_device({3}, dtype);
-    device().where(on_device(indices({3}, some)), a, b, y);
+    device_kernels().where(on_device(indices({3}, some)), a, b, y);
     CHECK(distance(y, {1, kInfinity, 3}) == 0.0);
   }
 }
@@ -220,8 +213,8 @@ TEST_CASE("cuda elementwise: a conversion between any two dtypes has the CPU's b
 
 TEST_CASE("cuda elementwise: nothing happens to tensors without elements") {
   const Tensor none = on_device(zeros({0, 3}));
-  device().unary(UnaryOp::exp, none, none);
-  device().binary(BinaryOp::add, none, none, none);
-  device().fill(none, 1.0);
+  device_kernels().unary(UnaryOp::exp, none, none);
+  device_kernels().binary(BinaryOp::add, none, none, none);
+  device_kernels().fill(none, 1.0);
   CHECK(none.values().empty());
 }
