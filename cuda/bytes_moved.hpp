@@ -18,6 +18,21 @@ constexpr Index activation_dx_bytes(Index copies, Index count, Index s, bool add
   return ((add ? 3 : 2) * copies + 1) * count * s;
 }
 
+// Shape: what is moved is read once and written once; a broadcast reads the smaller tensor.
+constexpr Index copy_bytes(Index count, Index s, bool add = false) { return (add ? 3 : 2) * count * s; }
+constexpr Index broadcast_bytes(Index x, Index y, Index s) { return (x + y) * s; }
+
+// Of an index of n elements, and y's elements chosen by it or x's added up by it.
+constexpr Index index_select_bytes(Index n, Index y, Index s) { return 4 * n + 2 * y * s; }
+constexpr Index index_add_bytes(Index n, Index x, Index y, Index s) { return 4 * n + (x + y) * s; }
+constexpr Index gather_bytes(Index y, Index s) { return y * (2 * s + 4); }
+constexpr Index scatter_add_bytes(Index x, Index y, Index s) { return x * (s + 4) + y * s; }
+
+// The table's elements have table_s bytes.
+constexpr Index rotary_bytes(Index x, Index table, Index s, Index table_s, bool add) {
+  return (add ? 3 : 2) * x * s + table * table_s;
+}
+
 // sum, max, min, norm and logsumexp of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }
 

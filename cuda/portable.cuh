@@ -77,6 +77,10 @@ using Bytes4 = unsigned;
 JNORM_DEVICE float reciprocal_root(float x) { return rsqrtf(x); }
 JNORM_DEVICE double reciprocal_root(double x) { return rsqrt(x); }
 
+// Of half turns: sin(pi x) and cos(pi x).
+JNORM_DEVICE double sin_pi(double x) { return sinpi(x); }
+JNORM_DEVICE double cos_pi(double x) { return cospi(x); }
+
 }  // namespace jnorm::cuda
 
 #else

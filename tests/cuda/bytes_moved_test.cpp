@@ -19,3 +19,28 @@ TEST_CASE("bytes moved: a step reads the gradient, and reads and writes the para
 }
 
 TEST_CASE("bytes moved: counts beyond 32 bits") { CHECK(row_reduction_bytes(1 << 20, 1 << 16, 4) == 274877906944); }
+
+TEST_CASE("bytes moved: elementwise reads operands and writes the result") {
+  CHECK(unary_bytes(1000, 4) == 8000);
+  CHECK(binary_bytes(1000, 10, 4) == 8040);
+  CHECK(compare_bytes(1000, 10, 2) == 2020 + 4000);
+  CHECK(where_bytes(1000, 2) == 10000);
+  CHECK(convert_bytes(1000, 4, 2) == 6000);
+  CHECK(activation_dx_bytes(3, 1000, 4, false) == 28000);
+  CHECK(activation_dx_bytes(1, 1000, 4, true) == 16000);
+}
+
+TEST_CASE("bytes moved: copies and indices") {
+  CHECK(copy_bytes(1000, 2) == 4000);
+  CHECK(copy_bytes(1000, 4, true) == 12000);
+  CHECK(broadcast_bytes(10, 1000, 4) == 4040);
+  CHECK(index_select_bytes(8, 1000, 4) == 32 + 8000);
+  CHECK(index_add_bytes(8, 1000, 4000, 4) == 32 + 20000);
+  CHECK(gather_bytes(1000, 2) == 8000);
+  CHECK(scatter_add_bytes(1000, 4000, 2) == 6000 + 8000);
+}
+
+TEST_CASE("bytes moved: rotary reads x and the table, and writes y") {
+  CHECK(rotary_bytes(1000, 64, 2, 4, false) == 4000 + 256);
+  CHECK(rotary_bytes(1000, 64, 2, 4, true) == 6000 + 256);
+}

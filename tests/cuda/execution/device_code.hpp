@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <numbers>
 #include <type_traits>
 
 #include <jnorm/core/dtype.hpp>
@@ -116,5 +117,7 @@ void store_aligned(void* address, Raw value, SourceLine line = SourceLine::here(
 
 inline float reciprocal_root(float x) { return 1 / std::sqrt(x); }
 inline double reciprocal_root(double x) { return 1 / std::sqrt(x); }
+inline double sin_pi(double x) { return std::sin(std::numbers::pi * x); }
+inline double cos_pi(double x) { return std::cos(std::numbers::pi * x); }
 
 }  // namespace jnorm::cuda
