@@ -31,7 +31,7 @@ Tensor LinearMap::apply_transposed(const Tensor& cotangent) const {
 
 const Tensor& LinearMap::dense() const {
   if (dense_.defined()) return dense_;
-  return dense_ = dense_jacobian(to_, from_, line_);
+  return dense_ = dense_jacobian(to_, from_, line_).on_host();
 }
 
 void LinearMap::expect_square(const char* measure) const {
@@ -55,11 +55,11 @@ double LinearMap::distance_to_identity() const {
 MatrixFree LinearMap::matrix_free() const {
   // [K, n] -> [K, ...] in the recording's dtype, and back.
   const auto shaped = [](const Tensor& flat, const Var& like) {
-    return flat.to(like.dtype()).reshape(like.shape().with_leading(flat.dim(0)));
+    return flat.to(like.dtype()).to(like.value().device()).reshape(like.shape().with_leading(flat.dim(0)));
   };
   const auto flat = [](const Tensor& several) {
     const Index count = several.dim(0);
-    return several.reshape({count, count == 0 ? 0 : several.size() / count}).to(DType::float64);
+    return several.reshape({count, count == 0 ? 0 : several.size() / count}).on_host().to(DType::float64);
   };
   const LinearMap map = *this;
   return {.rows = rows(),

@@ -22,7 +22,7 @@ class LinearMap {
 
   // The matrix [rows, columns]. Its rows come from reverse sweeps with 32 one-hot cotangents each, on all threads; a
   // sweep carries the live rows of its cotangents alone. The matrix is computed when it is first needed and kept, by
-  // this map and its later copies.
+  // this map and its later copies. It is on the CPU, where its measures are taken, whatever device recorded the two.
   const Tensor& dense() const;
 
   double frobenius_norm() const;

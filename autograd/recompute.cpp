@@ -11,8 +11,9 @@ namespace jnorm {
 namespace {
 
 bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         (a.size() == 0 || std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.bytes())) == 0);
+  if (a.shape() != b.shape() || a.dtype() != b.dtype() || a.device() != b.device()) return false;
+  const Tensor here = a.on_host(), other = b.on_host();
+  return a.size() == 0 || std::memcmp(here.raw_data(), other.raw_data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 // The next operation at or after i; tape.size() if there is none.

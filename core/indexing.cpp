@@ -34,7 +34,8 @@ void expect_selectable(const char* name, const Shape& whole, int axis, const Ten
 void expect_index(const char* operation, const Tensor& index, Index below) {
   expect(index.defined() && index.dtype() == DType::int32, "{}: the index must be int32, got {}", operation,
          index.defined() ? to_string(index.dtype()) : "an undefined tensor");
-  const std::int32_t* const values = index.data<std::int32_t>();
+  const Tensor here = index.on_host();
+  const std::int32_t* const values = here.data<std::int32_t>();
   for (Index i = 0; i < index.size(); ++i) {
     expect(values[i] >= 0 && values[i] < below, "{}: index {} at position {} is outside [0, {})", operation, values[i],
            i, below);

@@ -97,7 +97,8 @@ class Tensor {
 
   Tensor to(DType dtype) const;    // converted, or itself
   Tensor to(Device device) const;  // copied, or itself
-  Tensor clone() const;            // a copy with storage of its own
+  Tensor on_host() const { return to(Device::cpu()); }
+  Tensor clone() const;  // a copy with storage of its own
 
  private:
   void make_unique();

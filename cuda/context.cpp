@@ -13,10 +13,6 @@ namespace {
 
 std::string name(int ordinal) { return fmt::format("cuda:{}", ordinal); }
 
-Context& context_of(const DeviceInterface& interface) {
-  return *reinterpret_cast<Context*>(const_cast<DeviceInterface*>(&interface));
-}
-
 // A device's storage: the header in the host's memory, followed by the block of the device's that holds the elements.
 struct DeviceStorage {
   Storage header;

@@ -18,15 +18,18 @@ struct Context {
   driver::DeviceProperties properties;
   driver::Stream stream;
   MemoryPool memory;
+  void* blas = nullptr;  // cuBLAS's handle, once it is needed
 
   explicit Context(int ordinal);
   const DeviceLimits& limits() const { return properties.limits; }
 };
 
-// The context of the device that a tensor is on.
-inline Context& context_of(const Tensor& tensor) {
-  return *reinterpret_cast<Context*>(const_cast<DeviceInterface*>(&tensor.device().interface()));
+// The context of a device that isn't the CPU, or of the one that a tensor is on.
+inline Context& context_of(const DeviceInterface& interface) {
+  return *reinterpret_cast<Context*>(const_cast<DeviceInterface*>(&interface));
 }
+inline Context& context_of(Device device) { return context_of(device.interface()); }
+inline Context& context_of(const Tensor& tensor) { return context_of(tensor.device()); }
 
 // Queues a kernel of nvcc's. Throws Error(io) with the operation's name and the configuration if the device refuses it.
 void launch_kernel(const char* operation, Context& context, const LaunchConfig& config, const void* kernel,

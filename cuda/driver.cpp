@@ -1,6 +1,7 @@
 #include <jnorm/cuda/driver.hpp>
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/cuda/context.hpp>
@@ -46,6 +47,7 @@ void launch_kernel(const char* operation, Context& context, const LaunchConfig& 
                                         static_cast<int>(config.shared_bytes)),
                    "{}", describe());
   }
+  driver::use_device(context.interface.ordinal);
   const dim3 grid(static_cast<unsigned>(config.blocks_x), static_cast<unsigned>(config.blocks_y));
   const cudaError_t code = cudaLaunchKernel(kernel, grid, dim3(static_cast<unsigned>(config.threads)), arguments,
                                             static_cast<std::size_t>(config.shared_bytes), stream_of(context.stream));
@@ -78,8 +80,15 @@ DeviceProperties properties(int ordinal) {
                      .shared_bytes_per_block = attribute(ordinal, cudaDevAttrMaxSharedMemoryPerBlockOptin)}};
 }
 
-Stream make_stream(int ordinal) {
+void use_device(int ordinal) {
+  thread_local int current = -1;
+  if (current == ordinal) return;
   expect_success(cudaSetDevice(ordinal), "cuda:{}: it can't be used", ordinal);
+  current = ordinal;
+}
+
+Stream make_stream(int ordinal) {
+  use_device(ordinal);
   cudaStream_t stream = nullptr;
   expect_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cuda:{}: no stream", ordinal);
   return stream;
@@ -88,7 +97,7 @@ Stream make_stream(int ordinal) {
 void synchronize(Stream stream) { expect_success(cudaStreamSynchronize(stream_of(stream)), "cuda: a kernel failed"); }
 
 void* allocate(int ordinal, std::size_t bytes) {
-  expect_success(cudaSetDevice(ordinal), "cuda:{}: it can't be used", ordinal);
+  use_device(ordinal);
   void* memory = nullptr;
   const cudaError_t code = cudaMalloc(&memory, bytes);
   if (code == cudaErrorMemoryAllocation) {
@@ -102,7 +111,7 @@ void* allocate(int ordinal, std::size_t bytes) {
 void release(int /*ordinal*/, void* memory) noexcept { cudaFree(memory); }
 
 Memory memory(int ordinal) {
-  expect_success(cudaSetDevice(ordinal), "cuda:{}: it can't be used", ordinal);
+  use_device(ordinal);
   Memory memory;
   expect_success(cudaMemGetInfo(&memory.free_bytes, &memory.all_bytes), "cuda:{}: its memory can't be read", ordinal);
   return memory;

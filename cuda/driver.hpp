@@ -33,6 +33,8 @@ struct Memory {
 Count count_devices();
 DeviceProperties properties(int ordinal);
 
+// Makes it the one that the calling thread's next calls are about.
+void use_device(int ordinal);
 Stream make_stream(int ordinal);
 void synchronize(Stream stream);
 

@@ -9,17 +9,10 @@
 #include <mutex>
 #include <vector>
 
+#include <jnorm/cuda/device.hpp>
 #include <jnorm/cuda/driver.hpp>
 
 namespace jnorm::cuda {
-
-struct MemoryStatistics {
-  std::int64_t requests = 0;            // blocks handed out
-  std::int64_t system_allocations = 0;  // of these, how many went to CUDA
-  std::int64_t bytes_in_use = 0;
-  std::int64_t peak_bytes = 0;
-  std::int64_t bytes_cached = 0;  // given back and kept for the next request
-};
 
 // Safe to use from several threads.
 class MemoryPool {

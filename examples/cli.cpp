@@ -18,6 +18,7 @@
 #include <jnorm/core/files.hpp>
 #include <jnorm/core/nearest_word.hpp>
 #include <jnorm/core/parallel.hpp>
+#include <jnorm/cuda/device.hpp>
 
 #include "config_file.hpp"
 #include "help.hpp"
@@ -131,8 +132,13 @@ void apply_flags(Entry& entry) {
   }
 }
 
-void apply_common(const CommonFlags& common, const Flags& flags) {
-  expect(common.device == "cpu", "--device: {} isn't available, {}; use --device cpu", common.device, why_no_cuda());
+void apply_common(const CommonFlags& common, const Flags& flags, const Command& command) {
+  if (common.device == "cuda") {
+    const std::string reason = cuda::why_none();
+    expect(reason.empty(), "--device: cuda isn't available: {}; use --device cpu", reason);
+    expect(command.computes_on_devices(), "--device: {} computes on the CPU alone; leave --device cuda away",
+           command.name());
+  }
   expect(!common.quiet || !common.verbose, "--quiet and --verbose exclude each other");
   if (flags.given("--threads")) {
     constexpr Index most = 1024;
@@ -232,7 +238,7 @@ void parse_and_run(const std::vector<std::unique_ptr<Command>>& commands, int ar
   Entry* const entry = chosen();
   if (entry == nullptr) fail_on_extra_word(root, entries);
   apply_flags(*entry);
-  apply_common(entry->common, entry->flags);
+  apply_common(entry->common, entry->flags, *entry->command);
   entry->command->run(Session(entry->common, entry->flags));
 }
 
@@ -266,6 +272,8 @@ int report(const std::string& message, int code) {
 }
 
 }  // namespace
+
+Device Session::device() const { return common_.device == "cuda" ? cuda::device() : Device::cpu(); }
 
 void Session::show(const std::string& name, const Text& text, const Json& json) const {
   constexpr int indentation = 2;

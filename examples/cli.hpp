@@ -42,7 +42,8 @@ class Session {
 
   const CommonFlags& common() const { return common_; }
   bool given(std::string_view flag) const { return flags_.given(flag); }
-  Device device() const { return Device::cpu(); }
+  // The one that --device names. Throws Error(argument) where there is none.
+  Device device() const;
   // The named option, or the command's own default where the user chose nothing.
   DType dtype_or(DType usual) const { return given("--dtype") ? common_.dtype : usual; }
 
@@ -74,9 +75,10 @@ class Command {
  public:
   virtual ~Command() = default;
   virtual std::string name() const = 0;
-  virtual std::string summary() const = 0;            // one line, for the list of commands
-  virtual std::string details() const { return ""; }  // some lines more, for its own help
-  virtual void add_flags(Flags& flags) = 0;           // their targets are members of the command
+  virtual std::string summary() const = 0;                    // one line, for the list of commands
+  virtual std::string details() const { return ""; }          // some lines more, for its own help
+  virtual void add_flags(Flags& flags) = 0;                   // their targets are members of the command
+  virtual bool computes_on_devices() const { return false; }  // and not on the CPU alone
   // Throws jnorm::Error if it can't do its work; Error(check) if it found that something doesn't hold.
   virtual void run(const Session& session) = 0;
 };

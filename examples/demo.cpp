@@ -42,8 +42,8 @@ RunConfig demo_config() {
 
 // One model in training, and what was measured of it.
 struct Contestant {
-  Contestant(const RunConfig& config, const Placement& placement)
-      : trainer(with_placement(config, placement)), run{placement, {}, {}, {}, {}, {}, {}} {}
+  Contestant(const RunConfig& config, const Placement& placement, Device device)
+      : trainer(with_placement(config, placement), device), run{placement, {}, {}, {}, {}, {}, {}} {}
 
   static RunConfig with_placement(RunConfig config, const Placement& placement) {
     config.model.placement = placement;
@@ -86,6 +86,8 @@ class Demo final : public Command {
     flags.add("--probe-tokens", probe_tokens_, "N", "how many tokens the Jacobians span; time grows with N^3", 1);
   }
 
+  bool computes_on_devices() const override { return true; }
+
   void run(const Session& session) override {
     expect(!session.given("--placement"), "--placement: demo trains both, pre and post; use train for one");
     expect(!session.given("--from"), "--from: demo measures both models from their start; use train to go on with one");
@@ -93,7 +95,7 @@ class Demo final : public Command {
 
     std::vector<std::unique_ptr<Contestant>> contestants;
     for (const Placement* placement : {&Placement::pre, &Placement::post}) {
-      contestants.push_back(std::make_unique<Contestant>(config_, *placement));
+      contestants.push_back(std::make_unique<Contestant>(config_, *placement, session.device()));
     }
     const Trainer& first = contestants.front()->trainer;
     expect(first.data().has_validation(),

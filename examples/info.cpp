@@ -8,6 +8,7 @@
 #include <jnorm/core/openblas.hpp>
 #include <jnorm/core/parallel.hpp>
 #include <jnorm/core/random.hpp>
+#include <jnorm/cuda/device.hpp>
 #include <jnorm/layers/load_model.hpp>
 #include <jnorm/layers/model_summary.hpp>
 #include <jnorm/layers/transformer.hpp>
@@ -41,12 +42,26 @@ std::string table_of_facts(const Style& style) {
       {"features", fmt::format("{} (this build uses {})", fmt::join(cpu_features(), " "), vector_extension())},
       {"threads", fmt::format("{} of {} cores", thread_count(), core_count())},
       {"BLAS", blas_description()},
-      {"devices", fmt::format("{} (no cuda: {})", Device::cpu().name(), why_no_cuda())},
+      {"devices", devices_description()},
       {"dtypes", dtype_list(true) + (stored_only.empty() ? "" : fmt::format(" (stored only: {})", stored_only))},
   };
   std::string text;
   for (const auto& [name, value] : facts) text += style.bold(fmt::format("{:<9}", name)) + "  " + value + "\n";
   return text;
+}
+
+nlohmann::ordered_json json_of_devices() {
+  nlohmann::ordered_json devices{{{"name", Device::cpu().name()}, {"available", true}}};
+  int ordinal = 0;
+  for (const cuda::DeviceInformation& device : cuda::devices()) {
+    devices.push_back({{"name", fmt::format("cuda:{}", ordinal++)},
+                       {"available", true},
+                       {"model", device.name},
+                       {"compute_capability", device.compute_capability},
+                       {"bytes", device.memory_bytes}});
+  }
+  if (ordinal == 0) devices.push_back({{"name", "cuda"}, {"available", false}, {"reason", cuda::why_none()}});
+  return devices;
 }
 
 nlohmann::ordered_json json_of_facts() {
@@ -67,9 +82,7 @@ nlohmann::ordered_json json_of_facts() {
       {"cpu_features", cpu_features()},
       {"vector_extension", vector_extension()},
       {"blas", {{"description", blas_description()}, {"kernels", blas_core_name()}}},
-      {"devices",
-       {{{"name", Device::cpu().name()}, {"available", true}},
-        {{"name", "cuda"}, {"available", false}, {"reason", why_no_cuda()}}}},
+      {"devices", json_of_devices()},
       {"dtypes", dtypes},
   };
 }

@@ -78,12 +78,19 @@ class ProbeCommand final : public Command {
     survey_.add_flags(flags);
   }
 
+  bool computes_on_devices() const override { return true; }
+
   void run(const Session& session) override {
-    if (survey_.wanted()) return survey_.run(session, config_.model, tokens_);
+    if (survey_.wanted()) {
+      expect(session.device() == Device::cpu(),
+             "--device: a survey computes on the CPU alone; leave --device cuda away");
+      return survey_.run(session, config_.model, tokens_);
+    }
     survey_.expect_unused(session);
     session.expect_free("probe.txt");
     for (const std::string& input : {from_, text_}) session.expect_not_input("probe.txt", input);
     const std::unique_ptr<Transformer> model = make_model(session);
+    model->to(session.device());
     Progress progress = session.progress({.what = "measuring", .total = model->config().layers, .unit = "layers"});
     const Index context = model->config().context;
     expect(tokens_ <= context, "--tokens: the model's context is {}, got {}", context, tokens_);

@@ -127,6 +127,8 @@ class Sample final : public Command {
     flags.on_or_off("--cache", options_.cache, "keep the keys and values of earlier tokens; the same tokens, sooner");
   }
 
+  bool computes_on_devices() const override { return true; }
+
   void run(const Session& session) override {
     expect(!from_.empty(), "sample: say which run folder or checkpoint to generate from");
     expect(!session.given("--dtype"), "--dtype: a model is sampled in the type that it was trained in; leave it away");
@@ -141,6 +143,7 @@ class Sample final : public Command {
     const std::string path = checkpoint_of(from_);
     const Checkpoint checkpoint = load_checkpoint(path);
     const std::unique_ptr<Transformer> model = model_of(checkpoint, path);
+    model->to(session.device());
     Rng rng = Rng(session.common().seed).split("sample");
     if (checkpoint.config.training.task.empty()) {
       sample_text(session, *model, rng);

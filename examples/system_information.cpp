@@ -10,6 +10,7 @@
 #include <jnorm/core/openblas.hpp>
 #include <jnorm/core/operations.hpp>
 #include <jnorm/core/parallel.hpp>
+#include <jnorm/cuda/device.hpp>
 #include <jnorm/layers/version.hpp>
 
 namespace jnorm {
@@ -72,7 +73,17 @@ std::string vector_extension() {
 #endif
 }
 
-std::string why_no_cuda() { return "this build has no CUDA"; }
+std::string devices_description() {
+  std::string text = Device::cpu().name();
+  const std::string reason = cuda::why_none();
+  if (!reason.empty()) return fmt::format("{} (no cuda: {})", text, reason);
+  int ordinal = 0;
+  for (const cuda::DeviceInformation& device : cuda::devices()) {
+    text += fmt::format(", cuda:{} ({}, compute capability {}, {:.1f} GiB)", ordinal++, device.name,
+                        device.compute_capability, static_cast<double>(device.memory_bytes) / (1024.0 * 1024 * 1024));
+  }
+  return text;
+}
 
 bool computes(DType dtype) {
   try {
@@ -87,8 +98,8 @@ std::string version_text() {
       "jnorm {}\n"
       "BLAS      {}\n"
       "compiler  {}, {}\n"
-      "devices   cpu; {}\n",
-      version(), blas_description(), compiler_name(), build_description(), why_no_cuda());
+      "devices   {}\n",
+      version(), blas_description(), compiler_name(), build_description(), devices_description());
 }
 
 }  // namespace jnorm

@@ -55,6 +55,8 @@ class Train final : public Command {
     flags.add("--resume", resume_, "DIR", "go on with the run in this folder to its configured end");
   }
 
+  bool computes_on_devices() const override { return true; }
+
   void run(const Session& session) override {
     TrainingRun run = make_run(session);
     Trainer& trainer = run.trainer();
@@ -104,7 +106,7 @@ class Train final : public Command {
         expect(!session.given("--" + setting.name), "--{}: the run goes on under its own configuration; leave it away",
                setting.name);
       }
-      return TrainingRun::resume(resume_);
+      return TrainingRun::resume(resume_, session.device());
     }
     expect(!session.common().out.empty(), "--out: say which folder the run shall go to");
     const Existing existing = session.common().force ? Existing::replace : Existing::refuse;
@@ -116,7 +118,7 @@ class Train final : public Command {
       adopt(session, *origin.model);
     }
     apply_common_settings(config_, session);
-    return TrainingRun::start(config_, session.common().out, existing, origin.model.get());
+    return TrainingRun::start(config_, session.common().out, existing, origin.model.get(), session.device());
   }
 
   // The run's model is the one that it begins with. Of the model's settings, those may be given that training may

@@ -9,7 +9,8 @@
 namespace jnorm {
 
 Var summed_loss(const Var& logits, const Batch& batch, double label_smoothing) {
-  return cross_entropy(logits, batch.targets, {.label_smoothing = label_smoothing, .reduction = Reduction::sum});
+  return cross_entropy(logits, batch.targets.to(logits.value().device()),
+                       {.label_smoothing = label_smoothing, .reduction = Reduction::sum});
 }
 
 StepLoss accumulate_gradients(Tape& tape, std::span<const Batch> micro_batches,
@@ -22,9 +23,10 @@ StepLoss accumulate_gradients(Tape& tape, std::span<const Batch> micro_batches,
   for (const Batch& batch : micro_batches) {
     tape.reset();
     step.last = summed_loss(logits_of(batch), batch, options.label_smoothing);
-    step.mean += step.last.item() / divisor;
+    tape.backward(step.last,
+                  {.cotangent = full({}, options.scale / divisor, step.last.dtype(), step.last.value().device())});
+    step.mean += step.last.item() / divisor;  // behind the backward sweep: a device isn't waited for in between
     if (!std::isfinite(step.mean)) break;
-    tape.backward(step.last, {.cotangent = full({}, options.scale / divisor, step.last.dtype())});
   }
   return step;
 }

@@ -1,7 +1,7 @@
 #include <jnorm/layers/clip.hpp>
 
-#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels.hpp>
@@ -10,12 +10,6 @@
 namespace jnorm {
 
 namespace {
-
-double sum_of_squares(const Tensor& x) {
-  double result = 0.0;
-  x.device().kernels().sum_of_squares(x, result);
-  return result;
-}
 
 // Each gradient gives way to change(gradient). Not in place: two gradients may share their storage, which would then be
 // changed twice.
@@ -29,38 +23,47 @@ void replace_gradients(std::span<Parameter* const> parameters, Change change) {
   }
 }
 
-// For squares beyond float64: the largest element m is taken out, m sqrt(sum((g / m)^2)).
-double scaled_norm(std::span<Parameter* const> parameters) {
-  double largest = 0.0;
+std::vector<Tensor> gradients_of(std::span<Parameter* const> parameters) {
+  std::vector<Tensor> gradients;
+  gradients.reserve(parameters.size());
   for (const Parameter* parameter : parameters) {
-    if (!parameter->has_gradient()) continue;
-    for (const double value : parameter->gradient().values()) {
-      if (!std::isfinite(value)) return std::fabs(value);
-      largest = std::max(largest, std::fabs(value));
-    }
+    if (parameter->has_gradient()) gradients.push_back(parameter->gradient());
   }
-  double squares = 0.0;
-  for (const Parameter* parameter : parameters) {
-    if (parameter->has_gradient()) squares += sum_of_squares(affine(parameter->gradient(), 1.0 / largest, 0.0));
-  }
-  return largest * std::sqrt(squares);
+  return gradients;
+}
+
+// The norm of all gradients, [] of float64, on their device.
+Tensor norm_of(std::span<const Tensor> gradients) {
+  const Device device = gradients.empty() ? Device::cpu() : gradients.front().device();
+  Tensor norm = Tensor::uninitialized({}, DType::float64, device);
+  device.kernels().global_norm(gradients, norm);
+  return norm;
+}
+
+void expect_limit(const char* function, double max_norm) {
+  expect(max_norm > 0.0, "{}: max_norm must be positive, but is {}", function, max_norm);
 }
 
 }  // namespace
 
-double gradient_norm(std::span<Parameter* const> parameters) {
-  double squares = 0.0;
-  for (const Parameter* parameter : parameters) {
-    if (parameter->has_gradient()) squares += sum_of_squares(parameter->gradient());
-  }
-  return std::isfinite(squares) ? std::sqrt(squares) : scaled_norm(parameters);
-}
+double gradient_norm(std::span<Parameter* const> parameters) { return norm_of(gradients_of(parameters)).item(); }
 
 double clip_gradient_norm(std::span<Parameter* const> parameters, double max_norm) {
-  expect(max_norm > 0.0, "clip_gradient_norm: max_norm must be positive, but is {}", max_norm);
+  expect_limit("clip_gradient_norm", max_norm);
   const double norm = gradient_norm(parameters);
   if (!std::isfinite(norm) || norm <= max_norm) return norm;
   replace_gradients(parameters, [&](const Tensor& gradient) { return affine(gradient, max_norm / norm, 0.0); });
+  return norm;
+}
+
+Tensor queue_clip_gradient_norm(std::span<Parameter* const> parameters, double max_norm) {
+  expect_limit("queue_clip_gradient_norm", max_norm);
+  const Tensor norm = norm_of(gradients_of(parameters));
+  replace_gradients(parameters, [&](const Tensor& gradient) {
+    Tensor clipped = Tensor::uninitialized(gradient.shape(), gradient.dtype(), gradient.device());
+    gradient.device().kernels().clip_to_norm(gradient, norm, max_norm, clipped);
+    return clipped;
+  });
   return norm;
 }
 

@@ -16,6 +16,9 @@ double gradient_norm(std::span<Parameter* const> parameters);
 // finite, the gradients stay as they are. Throws Error(argument) unless max_norm is positive.
 double clip_gradient_norm(std::span<Parameter* const> parameters, double max_norm);
 
+// The same without waiting for the device: the norm before stays there, as a tensor [] of float64.
+Tensor queue_clip_gradient_norm(std::span<Parameter* const> parameters, double max_norm);
+
 // Moves every element of every gradient into [-max_value, max_value]; NaN stays. Throws Error(argument) unless
 // max_value is positive.
 void clip_gradient_value(std::span<Parameter* const> parameters, double max_value);

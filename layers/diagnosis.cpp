@@ -36,7 +36,8 @@ const Tensor& input_value(const Tape& tape, NodeIndex i, std::size_t input = 0) 
 }
 
 Index count_ones(const Tensor& mask) {
-  const auto* const flags = mask.data<std::int32_t>();
+  const Tensor here = mask.on_host();
+  const auto* const flags = here.data<std::int32_t>();
   return std::count_if(flags, flags + mask.size(), [](std::int32_t flag) { return flag != 0; });
 }
 
@@ -183,7 +184,8 @@ Index rows_in_first_row(Tape& tape, NodeIndex y, NodeIndex source) {
   for (Index element = 0; element < x.size(); ++element) {
     row_numbers.push_back(static_cast<double>(element / x.row_length() % distinct));
   }
-  const Tensor moved = tape.push_forward(tape.var(y), tape.var(source), tensor(x.shape(), row_numbers, x.dtype()));
+  const Tensor moved =
+      tape.push_forward(tape.var(y), tape.var(source), tensor(x.shape(), row_numbers, x.dtype()).to(x.device()));
   const std::vector<double> values = moved.values();
   return static_cast<Index>(std::set<double>(values.begin(), values.begin() + moved.row_length()).size());
 }

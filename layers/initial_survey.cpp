@@ -40,8 +40,8 @@ Measured measure_stack(const TransformerConfig& config, const InitialSurveyOptio
   Transformer model(config, Rng(seed).split("model"));
   model.set_training(false);
   Tape tape;
-  const Var x0 = model.begin_streams(drawn_input(tape, config, options.tokens, seed));
-  const Var last = model.stack(x0, drawn_pass(tape, config, options.tokens, seed));
+  const Var x0 = model.begin_streams(drawn_input(tape, model, options.tokens, seed));
+  const Var last = model.stack(x0, drawn_pass(tape, model, options.tokens, seed));
   const double length = norm(last.value());
   if (!std::isfinite(length)) {
     fail(ErrorKind::non_finite, "survey: with placement {} the values after layer {} aren't finite",

@@ -86,7 +86,7 @@ Tensor JacobianParts::value(const std::string& path) const {
 }
 
 NormMap JacobianParts::norm(const std::string& path) {
-  const Tensor& x = tape_.input(path).value();
+  const Tensor x = tape_.input(path).value().on_host();
   const Tensor rows = reshape(x, {x.size() / config_.dim, config_.dim});
   const Tensor gamma = value(path + ".gamma");
   switch (config_.norm) {

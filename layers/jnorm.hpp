@@ -39,6 +39,7 @@
 #include <jnorm/core/source_line.hpp>
 #include <jnorm/core/tensor.hpp>
 #include <jnorm/core/xtensor.hpp>
+#include <jnorm/cuda/device.hpp>
 #include <jnorm/layers/accumulation.hpp>
 #include <jnorm/layers/architecture.hpp>
 #include <jnorm/layers/attention.hpp>

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include <jnorm/autograd/non_finite.hpp>
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/operations.hpp>
+#include <jnorm/layers/clip.hpp>
 
 namespace jnorm {
 
@@ -35,16 +35,14 @@ LossScaler::LossScaler(const LossScalerOptions& options) : options_(options), st
 bool LossScaler::unscale(std::span<Parameter* const> parameters) {
   if (phase_ != Phase::ready) fail(ErrorKind::state, "loss scaler: the gradients are unscaled already; call update()");
   phase_ = Phase::unscaled;
-  finite_ = true;
   for (Parameter* parameter : parameters) {
     if (!parameter->has_gradient()) continue;
     // Not in place: two gradients may share their storage, which would then be divided twice.
     Tensor unscaled = affine(parameter->gradient(), 1.0 / state_.scale, 0.0);
-    finite_ = finite_ && first_non_finite(unscaled) < 0;
     parameter->clear_gradient();
     parameter->add_gradient(std::move(unscaled));
   }
-  return finite_;
+  return finite_ = std::isfinite(gradient_norm(parameters));
 }
 
 bool LossScaler::step(Optimizer& optimizer) {

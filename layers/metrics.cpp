@@ -21,7 +21,8 @@ Index step_of(std::string_view line) {
 Index count_where(const Tensor& mask, const Tensor& tokens) {
   if (!tokens.defined()) return 0;
   if (!mask.defined()) return tokens.size();
-  const auto* const counts = mask.data<std::int32_t>();
+  const Tensor here = mask.on_host();
+  const auto* const counts = here.data<std::int32_t>();
   return std::count(counts, counts + mask.size(), 1);
 }
 
@@ -67,17 +68,19 @@ Index count_tokens(const ModelInput& input) {
 }
 
 Index count_targets(const Tensor& targets) {
-  const auto* const target = targets.data<std::int32_t>();
+  const Tensor here = targets.on_host();
+  const auto* const target = here.data<std::int32_t>();
   return targets.size() - std::count(target, target + targets.size(), kIgnoreIndex);
 }
 
 double accuracy(const Tensor& logits, const Tensor& targets) {
   expect(targets.shape().rank() + 1 == logits.rank() && targets.size() == logits.rows(),
          "accuracy: expected logits of one more axis than targets, got {} and {}", logits.shape(), targets.shape());
-  const auto* target = targets.data<std::int32_t>();
+  const Tensor targets_here = targets.on_host();
+  const auto* target = targets_here.data<std::int32_t>();
   const Index classes = logits.row_length();
   Index right = 0;
-  const Tensor wide = logits.dtype() == DType::float64 ? logits : logits.to(DType::float32);
+  const Tensor wide = (logits.dtype() == DType::float64 ? logits : logits.to(DType::float32)).on_host();
   dispatch_wide("accuracy", wide.dtype(), [&](auto tag) {
     const auto* row = wide.data<typename decltype(tag)::type>();
     for (Index i = 0; i < targets.size(); ++i, row += classes) {

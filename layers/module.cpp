@@ -24,16 +24,17 @@ Index Module::parameter_count() const {
 NamedTensors Module::state() const {
   const std::size_t prefix = path_.empty() ? 0 : path_.size() + 1;
   NamedTensors state;
-  for (const auto& [name, parameter] : named_parameters()) state.emplace_back(name, parameter->value().clone());
-  for (const Buffer* buffer : buffers_) state.emplace_back(buffer->path.substr(prefix), buffer->value.clone());
+  for (const auto& [name, parameter] : named_parameters()) state.emplace_back(name, host_copy(parameter->value()));
+  for (const Buffer* buffer : buffers_) state.emplace_back(buffer->path.substr(prefix), host_copy(buffer->value));
   return state;
 }
 
 void Module::load_state(const NamedTensors& state) {
   std::vector<Tensor> values = match_state("load_state", this->state(), state);
+  const Device here = device();
   auto next = values.begin();
-  for (Parameter* parameter : parameters_) parameter->set_value(std::move(*next++));
-  for (Buffer* buffer : buffers_) buffer->value = std::move(*next++);
+  for (Parameter* parameter : parameters_) parameter->set_value((next++)->to(here));
+  for (Buffer* buffer : buffers_) buffer->value = (next++)->to(here);
 }
 
 void Module::set_training(bool training) {
@@ -53,6 +54,16 @@ void Module::to(DType dtype) {
   }
   for (Buffer* buffer : buffers_) buffer->value = buffer->value.to(statistics_dtype(dtype));
 }
+
+void Module::to(Device device) {
+  for (Parameter* parameter : parameters_) {
+    parameter->set_value(parameter->value().to(device));
+    parameter->clear_gradient();
+  }
+  for (Buffer* buffer : buffers_) buffer->value = buffer->value.to(device);
+}
+
+Device Module::device() const { return parameters_.empty() ? Device::cpu() : parameters_.front()->value().device(); }
 
 Parameter& Module::add_parameter(std::string name, Tensor value) {
   expect_addable(name);

@@ -39,10 +39,10 @@ class Module {
   Index parameter_count() const;                                             // how many numbers they hold
   const std::vector<Buffer*>& buffers() const { return buffers_; }           // the children's too
 
-  // Copies of all parameters and then all buffers by path; what is trained later doesn't change them.
+  // Copies, on the CPU, of all parameters and then all buffers by path; what is trained later doesn't change them.
   NamedTensors state() const;
-  // Copies the values in, in any order, converted to the dtypes here. Strict: throws one Error(argument) that
-  // lists all names that are missing, unexpected or of another shape, and changes nothing then.
+  // Copies the values in, in any order, converted to the dtypes and the device here. Strict: throws one Error(argument)
+  // that lists all names that are missing, unexpected or of another shape, and changes nothing then.
   void load_state(const NamedTensors& state);
 
   // Whether layers that differ between training and evaluation do as in training. At first they do.
@@ -56,6 +56,10 @@ class Module {
   // Converts the parameters, as from float32 to float64 for measurements, and drops their gradients. Buffers are at
   // least float32.
   virtual void to(DType dtype);
+  // Moves parameters and buffers to a device, and drops gradients. What is given to the model and what it gives is on
+  // that device then.
+  virtual void to(Device device);
+  Device device() const;  // where the parameters are; the CPU if there are none
 
  protected:
   Module() = default;

@@ -90,8 +90,8 @@ NamedTensors Optimizer::state() const {
   NamedTensors state;
   for (const Slot& slot : slots_) {
     const std::string& path = slot.parameter->path();
-    if (slot.first_moment.defined()) state.emplace_back(path + ".first_moment", slot.first_moment.clone());
-    if (slot.second_moment.defined()) state.emplace_back(path + ".second_moment", slot.second_moment.clone());
+    if (slot.first_moment.defined()) state.emplace_back(path + ".first_moment", host_copy(slot.first_moment));
+    if (slot.second_moment.defined()) state.emplace_back(path + ".second_moment", host_copy(slot.second_moment));
     state.emplace_back(path + ".steps", step_count(slot.steps));
   }
   return state;
@@ -101,8 +101,9 @@ void Optimizer::load_state(const NamedTensors& given) {
   const std::vector<Tensor> loaded = match_state("optimizer", state(), given);
   auto next = loaded.begin();
   for (Slot& slot : slots_) {
-    if (slot.first_moment.defined()) slot.first_moment = *next++;
-    if (slot.second_moment.defined()) slot.second_moment = *next++;
+    const Device device = slot.parameter->value().device();
+    if (slot.first_moment.defined()) slot.first_moment = (next++)->to(device);
+    if (slot.second_moment.defined()) slot.second_moment = (next++)->to(device);
     slot.steps = *(next++)->data<std::int32_t>();
   }
 }

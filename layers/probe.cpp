@@ -24,6 +24,7 @@ std::unique_ptr<Transformer> copy_of(const Transformer& model, DType dtype) {
   auto copy = std::make_unique<Transformer>(config, Rng(0));
   copy->load_state(model.state());
   copy->set_training(false);
+  copy->to(model.device());
   return copy;
 }
 
@@ -86,7 +87,7 @@ Recording::Recording(Transformer& model, const ProbeOptions& options)
     : model_(model), parts_(model, tape_), x0_(input(options)) {
   const Pass pass = begin_pass(options, x0_.dim(1));
   const Var last = model.stack(x0_, pass);
-  if (options.targets.defined()) loss_ = cross_entropy(model.unembed(last, pass), options.targets);
+  if (options.targets.defined()) loss_ = cross_entropy(model.unembed(last, pass), options.targets.to(model.device()));
   const NodeIndex culprit = tape_.first_non_finite();
   if (culprit != kNone) {
     fail(ErrorKind::non_finite, "probe: the model's values aren't finite; the first is in the output of {}",
@@ -106,25 +107,26 @@ Var Recording::input(const ProbeOptions& options) {
   const Shape& shape = options.x0.shape();
   expect(shape.rank() == 3 && shape[0] == 1 && shape[1] > 0 && shape[2] == model_.config().stream_width(),
          "probe: expected x0 of shape [1, T, {}], got {}", model_.config().stream_width(), shape);
-  return tape_.constant(options.x0.to(options.dtype), "x0");
+  return tape_.constant(options.x0.to(options.dtype).to(model_.device()), "x0");
 }
 
 // Drawn values are normalized once where the placement normalizes the stream.
 Var Recording::drawn_x0(const ProbeOptions& options) {
   const TransformerConfig& config = model_.config();
   expect(options.context >= 0, "probe: context must not be negative, but is {}", options.context);
-  Var x = drawn_input(tape_, config, options.context == 0 ? config.context : options.context, options.seed);
+  Var x = drawn_input(tape_, model_, options.context == 0 ? config.context : options.context, options.seed);
   if (config.placement.normalizes_stream()) {
     const auto norm = make_norm(config.norm_config());
     norm->set_training(false);
     norm->to(config.dtype);
+    norm->to(model_.device());
     x = (*norm)(x);
   }
   return model_.begin_streams(x);
 }
 
 Pass Recording::begin_pass(const ProbeOptions& options, Index positions) {
-  if (!options.tokens.defined()) return drawn_pass(tape_, model_.config(), positions, options.seed);
+  if (!options.tokens.defined()) return drawn_pass(tape_, model_, positions, options.seed);
   return model_.begin_pass(tape_, {.tokens = options.tokens, .source = options.source});
 }
 

@@ -49,4 +49,6 @@ std::vector<Tensor> match_state(const char* what, const NamedTensors& expected, 
   return matched;
 }
 
+Tensor host_copy(const Tensor& tensor) { return tensor.device() == Device::cpu() ? tensor.clone() : tensor.on_host(); }
+
 }  // namespace jnorm

@@ -26,4 +26,7 @@ struct StateDifferences {
 // shape; indices and real numbers don't replace each other.
 std::vector<Tensor> match_state(const char* what, const NamedTensors& expected, const NamedTensors& given);
 
+// A copy on the CPU, with storage of its own.
+Tensor host_copy(const Tensor& tensor);
+
 }  // namespace jnorm

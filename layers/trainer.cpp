@@ -48,6 +48,11 @@ void freeze(const TrainingConfig& training, const Module& model) {
   }
 }
 
+Transformer& moved(Transformer& model, Device device) {
+  model.to(device);
+  return model;
+}
+
 // An optimizer of the parameters that train.
 std::unique_ptr<Optimizer> make_optimizer(const TrainingConfig& training, const Module& model) {
   freeze(training, model);
@@ -108,13 +113,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config) : Trainer(config, validated_data(config)) {}
+Trainer::Trainer(const RunConfig& config, Device device) : Trainer(config, validated_data(config), device) {}
 
-Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data)
+Trainer::Trainer(const RunConfig& config, std::unique_ptr<DataSource> data, Device device)
     : config_(fitted(config, *data)),
       data_(std::move(data)),
       model_(config_.model, Rng(config_.training.seed).split("weights")),
-      optimizer_(make_optimizer(config_.training, model_)),
+      optimizer_(make_optimizer(config_.training, moved(model_, device))),
       schedule_(config_.training.schedule()),
       loss_scaler_(make_loss_scaler(config_)) {}
 
@@ -252,7 +257,7 @@ Evaluation Trainer::evaluate() {
     const Batch batch = data_->validation(config_.training.batch, i);
     tape_.reset();
     const Var logits = model_(tape_, batch);
-    const double loss = cross_entropy(logits, batch.targets).item();
+    const double loss = cross_entropy(logits, batch.targets.to(model_.device())).item();
     if (!std::isfinite(loss))
       fail_non_finite(steps_done_, "the validation loss", loss, describe_non_finite_value(tape_));
     if (!std::exchange(evaluation_explained_, true)) explain_evaluation();

@@ -25,10 +25,11 @@ namespace jnorm {
 // ends, but neither for the optimizer nor for the schedule, which follows the updates that were made.
 class Trainer {
  public:
-  // Loads the data, and builds the model and the optimizer. Throws what they throw, before anything is trained.
-  explicit Trainer(const RunConfig& config);
+  // Loads the data, and builds the model and the optimizer, on the device. Throws what they throw, before anything is
+  // trained.
+  explicit Trainer(const RunConfig& config, Device device = Device::cpu());
   // The same on other data than the configuration's.
-  Trainer(const RunConfig& config, std::unique_ptr<DataSource> data);
+  Trainer(const RunConfig& config, std::unique_ptr<DataSource> data, Device device = Device::cpu());
 
   const RunConfig& config() const { return config_; }  // with what the data decided
   Transformer& model() { return model_; }

@@ -28,12 +28,12 @@ void begin(Trainer& trainer, const Transformer* origin) {
 
 }  // namespace
 
-TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing,
-                               const Transformer* origin) {
+TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existing existing, const Transformer* origin,
+                               Device device) {
   RunFolder::expect_free(path, existing);
   settle(config.training.text, path);
   settle(config.training.from, path);
-  auto trainer = std::make_unique<Trainer>(config);
+  auto trainer = std::make_unique<Trainer>(config, device);
   begin(*trainer, origin);
   RunFolder folder = RunFolder::create(path, trainer->config(), existing);
   // The folder owns what it began with: the origin may change before the first checkpoint.
@@ -43,9 +43,9 @@ TrainingRun TrainingRun::start(RunConfig config, const std::string& path, Existi
   return run;
 }
 
-TrainingRun TrainingRun::resume(const std::string& path) {
+TrainingRun TrainingRun::resume(const std::string& path, Device device) {
   RunFolder folder = RunFolder::open(path);
-  auto trainer = std::make_unique<Trainer>(folder.config());
+  auto trainer = std::make_unique<Trainer>(folder.config(), device);
   if (folder.has_checkpoint()) {
     trainer->restore(load_checkpoint(folder.checkpoint_path()), folder.checkpoint_path());
   } else {

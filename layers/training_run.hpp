@@ -17,10 +17,10 @@ class TrainingRun {
   // Trainer do; nothing was written then. The weights are those of `origin`, if it is given, or of the model that the
   // configuration names as its `from`, or random.
   static TrainingRun start(RunConfig config, const std::string& path, Existing existing = Existing::refuse,
-                           const Transformer* origin = nullptr);
+                           const Transformer* origin = nullptr, Device device = Device::cpu());
   // Goes on from the folder's last checkpoint, or from the beginning if there was none yet, under the folder's own
   // configuration. Nothing is changed if something doesn't fit.
-  static TrainingRun resume(const std::string& path);
+  static TrainingRun resume(const std::string& path, Device device = Device::cpu());
 
   Trainer& trainer() { return *trainer_; }
   const RunFolder& folder() const { return folder_; }

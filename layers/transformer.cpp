@@ -42,6 +42,8 @@ const TransformerConfig& validated(const TransformerConfig& config) {
   return config;
 }
 
+Tensor moved(const Tensor& tensor, Device device) { return tensor.defined() ? tensor.to(device) : tensor; }
+
 Tensor positions(Index first, Index length) {
   Tensor result = Tensor::uninitialized({length}, DType::int32);
   auto* const data = result.output_data<std::int32_t>();
@@ -103,9 +105,9 @@ Var Transformer::embed(Tape& tape, const Tensor& tokens, const Pass& pass, Sourc
   expect(first_position >= 0 && first_position + length <= config_.context, site,
          "transformer: the sequences have {} tokens, but the context is {}", first_position + length, config_.context);
 
-  Var x = token_embedding_(tape, tokens, line);  // [B, T, dim]
+  Var x = token_embedding_(tape, tokens.to(device()), line);  // [B, T, dim]
   if (config_.scaled_embedding) x = affine(x, std::sqrt(static_cast<double>(config_.dim)), 0.0, line);
-  const Tensor at = positions(first_position, length);
+  const Tensor at = positions(first_position, length).to(device());
   if (position_embedding_ != nullptr) x = x + (*position_embedding_)(tape, at, line);  // [T, dim] beside every sequence
   if (sinusoids_.defined()) x = x + embedding(tape.constant(sinusoids_, "sinusoids", line), at, line);
   x = jnorm::to(x, config_.activation_dtype(), line);
@@ -131,10 +133,10 @@ Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, SourceLine lin
   expect(encodes || !input.source.defined(), site, "transformer: got a source, but a model of kind {} has no encoder",
          to_string(config_.kind));
   expect(!encodes || input.source.defined(), site, "transformer: expected a source for the encoder, got none");
-  Pass pass{.mask = input.mask};
+  Pass pass{.mask = moved(input.mask, device())};
   if (encodes) {
     pass.memory = encode(tape, input, line);
-    pass.memory_mask = input.source_mask;
+    pass.memory_mask = moved(input.source_mask, device());
   }
   return pass;
 }
@@ -161,7 +163,7 @@ Pass Transformer::begin_pass(Tape& tape, const ModelInput& input, KeyValueCache&
 }
 
 Var Transformer::encode(Tape& tape, const ModelInput& input, SourceLine line) {
-  const Pass pass{.mask = input.source_mask};
+  const Pass pass{.mask = moved(input.source_mask, device())};
   const Var encoded = (*encoder_blocks_)(embed(tape, input.source, pass, line), pass, line);
   return end_streams(encoded, encoder_norm_, pass);
 }
@@ -190,7 +192,12 @@ Var Transformer::unembed(const Var& x, const Pass& pass) {
 void Transformer::to(DType dtype) {
   Module::to(dtype);
   config_.dtype = dtype;
-  if (sinusoids_.defined()) sinusoids_ = sinusoidal_positions(config_.context, config_.dim, dtype);
+  if (sinusoids_.defined()) sinusoids_ = sinusoidal_positions(config_.context, config_.dim, dtype).to(device());
+}
+
+void Transformer::to(Device device) {
+  Module::to(device);
+  sinusoids_ = moved(sinusoids_, device);
 }
 
 }  // namespace jnorm

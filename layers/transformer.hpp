@@ -26,7 +26,8 @@ class Transformer : public Module {
   Transformer(const TransformerConfig& config, const Rng& rng);
 
   // tokens [B, T] with 1 <= T <= context -> logits [B, T, vocabulary]. Throws Error(argument) on other shapes, on a
-  // token outside [0, vocabulary), and on a source where the model has no encoder, or none where it has one.
+  // token outside [0, vocabulary), and on a source where the model has no encoder, or none where it has one. What it
+  // reads may be on the CPU, wherever the model is.
   Var operator()(Tape& tape, const ModelInput& input, SourceLine line = SourceLine::here());
   Var operator()(Tape& tape, const Tensor& tokens, SourceLine line = SourceLine::here()) {
     return (*this)(tape, ModelInput{.tokens = tokens}, line);
@@ -53,6 +54,7 @@ class Transformer : public Module {
 
   const TransformerConfig& config() const { return config_; }
   void to(DType dtype) override;
+  void to(Device device) override;
 
  private:
   Var encode(Tape& tape, const ModelInput& input, SourceLine line);

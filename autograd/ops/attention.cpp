@@ -16,6 +16,7 @@
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/ops/masked.hpp>
+#include <jnorm/autograd/ops/record.hpp>
 #include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
 
@@ -51,7 +52,7 @@ T repeat_heads(const T& x, Index heads) {
   if (key_heads == heads) return x;
   std::vector<std::int32_t> read;
   for (Index head = 0; head < heads; ++head) read.push_back(static_cast<std::int32_t>(head / (heads / key_heads)));
-  return index_select(x, x.rank() - 3, indices({heads}, read));
+  return index_select(x, x.rank() - 3, indices({heads}, read).to(value_of(x).device()));
 }
 
 // The pairs that meet, 1 or 0: [Tq, Tk] for all heads, or [B, heads, Tq, Tk] with a mask [B or 1, heads or 1, Tq or 1,
@@ -59,21 +60,22 @@ T repeat_heads(const T& x, Index heads) {
 Tensor pairs_that_meet(const AttentionSettings& settings, const Tensor& q, const Tensor& k, const Tensor& mask) {
   const Index queries = q.dim(1), keys = k.dim(1);
   const Index lead = settings.causal ? keys - queries : keys;
-  Tensor meet = mask.defined() ? broadcast_to(mask, {q.dim(0), settings.heads, queries, keys}).clone()
+  Tensor meet = mask.defined() ? broadcast_to(mask.on_host(), {q.dim(0), settings.heads, queries, keys}).clone()
                                : ones({queries, keys}, DType::int32);
   auto* const pair = meet.output_data<std::int32_t>();
   for (Index row = 0; row < meet.rows(); ++row) {
     const Index seen = std::clamp(row % queries + lead + 1, Index{0}, keys);
     std::fill(pair + row * keys + seen, pair + (row + 1) * keys, 0);
   }
-  return meet;
+  return meet.to(q.device());
 }
 
 // For each query the largest score of a pair that meets, -inf if none does: a shift that keeps exp from overflowing, so
 // it takes no part in derivatives. [..., Tq, 1]
 Tensor largest_scores(const Tensor& scores, const Tensor& meet) {
   const std::vector<double> values = scores.values();
-  const auto* const pair = meet.data<std::int32_t>();
+  const Tensor here = meet.on_host();
+  const auto* const pair = here.data<std::int32_t>();
   const auto keys = static_cast<std::size_t>(scores.row_length());
   std::vector<double> largest;
   for (std::size_t begin = 0; begin < values.size(); begin += keys) {
@@ -83,7 +85,7 @@ Tensor largest_scores(const Tensor& scores, const Tensor& meet) {
     }
     largest.push_back(found);
   }
-  return tensor(scores.shape().with_axis(-1, keys == 0 ? 0 : 1), largest, scores.dtype());
+  return tensor(scores.shape().with_axis(-1, keys == 0 ? 0 : 1), largest, scores.dtype()).to(scores.device());
 }
 
 // The mask is the input after q, k and v, where there is one.
@@ -182,7 +184,8 @@ struct CausalAttention : AnyAttention<CausalAttention> {
 
 void expect_mask(const char* name, const Tensor& mask, const Site& site) {
   expect(mask.dtype() == DType::int32, site, "attention: the {} must be int32, got {}", name, mask.dtype());
-  const auto* const value = mask.data<std::int32_t>();
+  const Tensor here = mask.on_host();
+  const auto* const value = here.data<std::int32_t>();
   for (Index i = 0; i < mask.size(); ++i) {
     expect(value[i] == 0 || value[i] == 1, site, "attention: the {} must hold 0 or 1, got {} at position {}", name,
            value[i], i);
@@ -215,12 +218,12 @@ Tensor pair_mask_of(const AttentionOptions& options, const Var& q, const Var& k,
 Tensor combined_mask(const Tensor& keys, const Tensor& pairs) {
   if (!keys.defined() || !pairs.defined()) return keys.defined() ? keys : pairs;
   const Shape shape = broadcast_shapes(keys.shape(), pairs.shape());
-  const Tensor by_key = broadcast_to(keys, shape);
-  Tensor both = broadcast_to(pairs, shape).clone();
+  const Tensor by_key = broadcast_to(keys.on_host(), shape);
+  Tensor both = broadcast_to(pairs.on_host(), shape).clone();
   auto* const out = both.output_data<std::int32_t>();
   const auto* const key = by_key.data<std::int32_t>();
   for (Index i = 0; i < both.size(); ++i) out[i] *= key[i];
-  return both;
+  return both.to(keys.device());
 }
 
 void expect_shapes(const Var& q, const Var& k, const Var& v, Index heads, Index key_heads, const Site& site) {

@@ -20,7 +20,8 @@ namespace jnorm {
 namespace {
 
 Index count_of(const Tensor& mask) {
-  const std::int32_t* const flags = mask.data<std::int32_t>();
+  const Tensor here = mask.on_host();
+  const std::int32_t* const flags = here.data<std::int32_t>();
   return std::count_if(flags, flags + mask.size(), [](std::int32_t flag) { return flag != 0; });
 }
 
@@ -83,7 +84,7 @@ struct BatchNormEvaluation : ChannelNorm<BatchNormEvaluation<RowLocal>> {
     const auto statistic = [&](Index row) {  // [C, 1]
       const auto first = static_cast<std::size_t>(row * layout.channels);
       const auto own = std::span(values).subspan(first, static_cast<std::size_t>(layout.channels));
-      return tensor({layout.channels, 1}, own, x.dtype());
+      return tensor({layout.channels, 1}, own, x.dtype()).to(x.value().device());
     };
     const Tensor mean = statistic(0), rstd = rsqrt(affine(statistic(1), 1.0, this->eps));
     return reshape(this->scaled((reshape(x, shape_of(layout)) - mean) * rstd, inputs), x.shape());
@@ -100,7 +101,8 @@ void expect_mask(const Var& x, const Tensor& mask, int axis, const Site& site) {
   expect(mask.shape() == expected, site,
          "batch_norm: x is {}, so the mask must be {} (without the channel axis), got {}", x.shape(), expected,
          mask.shape());
-  const std::int32_t* const flags = mask.data<std::int32_t>();
+  const Tensor here = mask.on_host();
+  const std::int32_t* const flags = here.data<std::int32_t>();
   for (Index i = 0; i < mask.size(); ++i) {
     expect(flags[i] == 0 || flags[i] == 1, site, "batch_norm: the mask must be 0 or 1, but is {} at position {}",
            flags[i], i);
@@ -181,7 +183,8 @@ Var batch_norm_evaluation(const Var& x, const Tensor& running_mean, const Tensor
   Tape& tape = x.tape();
   InputList inputs;
   inputs.add(x);
-  inputs.add(tape.constant(tensor({2, layout.channels}, values, DType::float64), "statistics", line));
+  inputs.add(
+      tape.constant(tensor({2, layout.channels}, values, DType::float64).to(x.value().device()), "statistics", line));
   ChannelInputs at;
   at.gamma = inputs.add(gamma);
   at.beta = inputs.add(beta);

@@ -30,6 +30,7 @@ struct RowConstants {
 RowConstants row_constants(const CrossEntropySettings& settings, const Tensor& targets, const Tensor& weights,
                            Index classes, DType dtype) {
   const auto size = static_cast<std::size_t>(checked_product(targets.size(), classes));
+  const Tensor here = targets.on_host();
   std::vector<std::int32_t> counted(size), takes_part(size);
   std::vector<double> coefficients(size);
   const std::vector<double> weight =
@@ -37,7 +38,7 @@ RowConstants row_constants(const CrossEntropySettings& settings, const Tensor& t
   const double s = settings.label_smoothing;
   double total_weight = 0.0;
   for (Index row = 0; row < targets.size(); ++row) {
-    const std::int32_t target = targets.data<std::int32_t>()[row];
+    const std::int32_t target = here.data<std::int32_t>()[row];
     if (target == settings.ignore_index) continue;
     total_weight += weight[static_cast<std::size_t>(target)];
     for (Index c = 0; c < classes; ++c) {
@@ -50,7 +51,9 @@ RowConstants row_constants(const CrossEntropySettings& settings, const Tensor& t
     }
   }
   const Shape shape{targets.size(), classes};
-  return {indices(shape, counted), indices(shape, takes_part), tensor(shape, coefficients, dtype), total_weight};
+  const Device device = targets.device();
+  return {indices(shape, counted).to(device), indices(shape, takes_part).to(device),
+          tensor(shape, coefficients, dtype).to(device), total_weight};
 }
 
 // The weights are the input after the targets, where there are any.
@@ -106,7 +109,8 @@ void expect_targets(const Var& logits, const Tensor& targets, std::int32_t ignor
   const Index classes = logits.dim(-1);
   expect(targets.size() == logits.value().rows() && logits.shape().with_axis(-1, 1).size() == targets.size(), site,
          "cross_entropy: logits {} need one target a row, got targets {}", logits.shape(), targets.shape());
-  const auto* const target = targets.data<std::int32_t>();
+  const Tensor here = targets.on_host();
+  const auto* const target = here.data<std::int32_t>();
   for (Index i = 0; i < targets.size(); ++i) {
     expect(target[i] == ignore_index || (target[i] >= 0 && target[i] < classes), site,
            "cross_entropy: target {} at position {} is outside [0, {}) and isn't {} (ignored)", target[i], i, classes,

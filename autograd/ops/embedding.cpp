@@ -47,7 +47,8 @@ Var embedding(const Var& table, const Tensor& tokens, SourceLine line) {
   expect(table.rank() == 2, site, "embedding: the table must be [V, H], got {}", table.shape());
   expect(tokens.defined() && tokens.dtype() == DType::int32, site, "embedding: tokens must be int32, got {}",
          tokens.defined() ? to_string(tokens.dtype()) : "an undefined tensor");
-  const std::int32_t* const token = tokens.data<std::int32_t>();
+  const Tensor here = tokens.on_host();
+  const std::int32_t* const token = here.data<std::int32_t>();
   for (Index i = 0; i < tokens.size(); ++i) {
     expect(token[i] >= 0 && token[i] < table.dim(0), site, "embedding: token {} at position {} is outside [0, {})",
            token[i], i, table.dim(0));

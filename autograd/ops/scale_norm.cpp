@@ -24,7 +24,7 @@ Tensor zero_rows(const Tensor& x) {
     const auto* const row = elements.data() + static_cast<Index>(r) * width;
     zero[r] = std::all_of(row, row + width, [](double element) { return element == 0.0; }) ? 1.0 : 0.0;
   }
-  return tensor(x.shape().with_axis(-1, 1), zero, x.dtype());
+  return tensor(x.shape().with_axis(-1, 1), zero, x.dtype()).to(x.device());
 }
 
 struct ScaleNorm : Fused<ScaleNorm> {

@@ -71,7 +71,7 @@ Tensor row_maximum(const Tensor& x) {
   for (std::size_t begin = 0; begin < values.size(); begin += width) {
     maxima.push_back(*std::max_element(values.data() + begin, values.data() + begin + width));
   }
-  return tensor(x.shape().with_axis(-1, x.dim(-1) == 0 ? 0 : 1), maxima, x.dtype());
+  return tensor(x.shape().with_axis(-1, x.dim(-1) == 0 ? 0 : 1), maxima, x.dtype()).to(x.device());
 }
 
 namespace {
