@@ -28,6 +28,8 @@ constexpr Kernels kKernels{
     .argmax = cuda::argmax,
     .dropout = cuda::dropout,
     .copy_block = cuda::copy_block,
+    .matmul = cuda::matmul,
+    .linear = cuda::linear,
     .column_sum = cuda::column_sum,
     .rotary_table = cuda::rotary_table,
     .rotary = cuda::rotary,

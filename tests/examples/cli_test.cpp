@@ -96,7 +96,7 @@ TEST_CASE("jnorm: a missing value isn't taken from the next option") {
 
 TEST_CASE("jnorm: a build without CUDA says so") {
   check_refused({"info", "--device", "cuda"},
-                "--device: cuda isn't available, this build has no CUDA; use --device cpu");
+                "--device: cuda isn't available: built without CUDA; use --device cpu");
 }
 
 TEST_CASE("jnorm: without a command it names them") {
@@ -148,7 +148,7 @@ TEST_CASE("jnorm --version: version, BLAS, compiler and devices") {
   CHECK(run.exit_code == 0);
   CHECK(run.err == "");
   CHECK(run.out.starts_with("jnorm 0."));
-  for (const char* const part : {"BLAS      OpenBLAS", "compiler  ", "devices   cpu; this build has no CUDA"}) {
+  for (const char* const part : {"BLAS      OpenBLAS", "compiler  ", "devices   cpu; built without CUDA"}) {
     CHECK(run.out.find(part) != std::string::npos);
   }
 }

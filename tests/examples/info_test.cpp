@@ -18,7 +18,7 @@ TEST_CASE("jnorm info: one fact a line, the BLAS kernels that run among them") {
   CHECK(run.exit_code == 0);
   CHECK(run.err == "");
   CHECK(run.out.find("\nBLAS       " + blas_description() + "\n") != std::string::npos);
-  CHECK(run.out.find("\ndevices    cpu (no cuda: this build has no CUDA)\n") != std::string::npos);
+  CHECK(run.out.find("\ndevices    cpu (no cuda: built without CUDA)\n") != std::string::npos);
 }
 
 TEST_CASE("jnorm info --json: one object with the same facts") {
@@ -28,7 +28,7 @@ TEST_CASE("jnorm info --json: one object with the same facts") {
   CHECK(facts["threads"] == 1);
   CHECK(facts["blas"]["kernels"] == blas_core_name());
   CHECK(facts["devices"][0]["available"] == true);
-  CHECK(facts["devices"][1]["reason"] == "this build has no CUDA");
+  CHECK(facts["devices"][1]["reason"] == "built without CUDA");
   CHECK(facts["dtypes"][1]["name"] == "float32");
   CHECK(facts["dtypes"][1]["epsilon"] == 1.1920928955078125e-07);
   CHECK(facts["dtypes"][1]["computes"] == true);
