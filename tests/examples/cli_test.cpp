@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include <jnorm/core/files.hpp>
+#include <jnorm/cuda/device.hpp>
 
 #include "cli.hpp"
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
+#include "system_information.hpp"
 #include "temporary_folder.hpp"
 
 using namespace jnorm;
@@ -94,9 +96,16 @@ TEST_CASE("jnorm: a missing value isn't taken from the next option") {
   check_refused({"info", "--out", "--json"}, "--out: expected a value, got the option --json");
 }
 
-TEST_CASE("jnorm: a build without CUDA says so") {
-  check_refused({"info", "--device", "cuda"},
-                "--device: cuda isn't available: built without CUDA; use --device cpu");
+TEST_CASE("jnorm: without a GPU, a driver or CUDA --device cuda says what is missing") {
+  const std::string missing = cuda::why_none();
+  if (missing.empty()) return;
+  check_refused({"probe", "--device", "cuda"},
+                fmt::format("--device: cuda isn't available: {}; use --device cpu", missing));
+}
+
+TEST_CASE("jnorm: with a GPU a command that computes on the CPU alone refuses it") {
+  if (!cuda::why_none().empty()) return;
+  check_refused({"lesson", "--device", "cuda"}, "--device: lesson computes on the CPU alone; leave --device cuda away");
 }
 
 TEST_CASE("jnorm: without a command it names them") {
@@ -148,7 +157,8 @@ TEST_CASE("jnorm --version: version, BLAS, compiler and devices") {
   CHECK(run.exit_code == 0);
   CHECK(run.err == "");
   CHECK(run.out.starts_with("jnorm 0."));
-  for (const char* const part : {"BLAS      OpenBLAS", "compiler  ", "devices   cpu; built without CUDA"}) {
+  const std::string devices = "devices   " + devices_description();
+  for (const std::string& part : {std::string("BLAS      OpenBLAS"), std::string("compiler  "), devices}) {
     CHECK(run.out.find(part) != std::string::npos);
   }
 }

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include <jnorm/core/openblas.hpp>
+#include <jnorm/cuda/device.hpp>
 
 #include "examples/child_process.hpp"
 #include "examples/refused.hpp"
+#include "system_information.hpp"
 #include "temporary_folder.hpp"
 
 using namespace jnorm;
@@ -18,7 +20,7 @@ TEST_CASE("jnorm info: one fact a line, the BLAS kernels that run among them") {
   CHECK(run.exit_code == 0);
   CHECK(run.err == "");
   CHECK(run.out.find("\nBLAS       " + blas_description() + "\n") != std::string::npos);
-  CHECK(run.out.find("\ndevices    cpu (no cuda: built without CUDA)\n") != std::string::npos);
+  CHECK(run.out.find("\ndevices    " + devices_description() + "\n") != std::string::npos);
 }
 
 TEST_CASE("jnorm info --json: one object with the same facts") {
@@ -28,7 +30,9 @@ TEST_CASE("jnorm info --json: one object with the same facts") {
   CHECK(facts["threads"] == 1);
   CHECK(facts["blas"]["kernels"] == blas_core_name());
   CHECK(facts["devices"][0]["available"] == true);
-  CHECK(facts["devices"][1]["reason"] == "built without CUDA");
+  const std::string missing = cuda::why_none();
+  CHECK(facts["devices"][1]["available"] == missing.empty());
+  if (!missing.empty()) CHECK(facts["devices"][1]["reason"] == missing);
   CHECK(facts["dtypes"][1]["name"] == "float32");
   CHECK(facts["dtypes"][1]["epsilon"] == 1.1920928955078125e-07);
   CHECK(facts["dtypes"][1]["computes"] == true);
