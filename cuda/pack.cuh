@@ -46,6 +46,20 @@ JNORM_DEVICE Pack<T, N> load_pack(const T* address) {
   }
 }
 
+// The same from memory that the kernel doesn't write.
+template <int N, class T>
+JNORM_DEVICE Pack<T, N> load_input_pack(const T* address) {
+  if constexpr (N == 1) {
+    return {load_read_only(address)};
+  } else {
+    using Raw = typename RawOf<static_cast<int>(sizeof(T)) * N>::type;
+    const Raw raw = load_read_only(reinterpret_cast<const Raw*>(address));
+    Pack<T, N> pack;
+    memcpy(&pack, &raw, sizeof raw);
+    return pack;
+  }
+}
+
 template <int N, class T>
 JNORM_DEVICE void store_pack(T* address, const Pack<T, N>& pack) {
   if constexpr (N == 1) {

@@ -17,10 +17,11 @@
 #include <cuda_fp16.h>
 
 // A function of device code; a function of device code that the host calls too; a kernel and the most threads that a
-// block of it has.
+// block of it has. The kernel gets all the registers that one such block can have: ptxas would spill some to make room
+// for a second one.
 #define JNORM_DEVICE __device__ __forceinline__
 #define JNORM_HOST_DEVICE __host__ __device__ __forceinline__
-#define JNORM_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define JNORM_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 #define JNORM_UNROLL _Pragma("unroll")
 
 namespace jnorm::cuda {
@@ -69,6 +70,11 @@ JNORM_DEVICE Raw load_aligned(const void* address) {
 template <class Raw>
 JNORM_DEVICE void store_aligned(void* address, Raw value) {
   *static_cast<Raw*>(address) = value;
+}
+// A load from memory that the kernel doesn't write, which the compiler may then move before the kernel's stores.
+template <class Raw>
+JNORM_DEVICE Raw load_read_only(const Raw* address) {
+  return __ldg(address);
 }
 using Bytes16 = uint4;
 using Bytes8 = uint2;

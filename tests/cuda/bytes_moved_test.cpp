@@ -18,6 +18,14 @@ TEST_CASE("bytes moved: a step reads the gradient, and reads and writes the para
   CHECK(optimizer_step_bytes(1000, 4, 0, 4) == 12000);  // plain SGD
 }
 
+TEST_CASE("bytes moved: norms read x and write y, read dy and x and write dx, and save numbers of rows") {
+  CHECK(layer_norm_bytes(8192, 4096, 2) == 134217728 + 65536);
+  CHECK(layer_norm_bytes(8192, 4096, 8) == 536870912 + 131072);
+  CHECK(root_norm_bytes(8192, 4096, 2) == 134217728 + 32768);
+  CHECK(layer_norm_backward_bytes(8192, 4096, 2, 528) == 201326592 + 34603008);
+  CHECK(rms_norm_backward_bytes(8192, 4096, 2, 528) == 201326592 + 17301504);
+}
+
 TEST_CASE("bytes moved: counts beyond 32 bits") { CHECK(row_reduction_bytes(1 << 20, 1 << 16, 4) == 274877906944); }
 
 TEST_CASE("bytes moved: elementwise reads operands and writes the result") {

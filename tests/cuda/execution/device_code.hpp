@@ -115,6 +115,14 @@ void store_aligned(void* address, Raw value, SourceLine line = SourceLine::here(
   std::memcpy(address, &value, sizeof value);
 }
 
+template <class T>
+T load_read_only(const T* address, SourceLine line = SourceLine::here()) {
+  execution::expect_aligned<T>(address, line);
+  T value;
+  std::memcpy(&value, address, sizeof value);
+  return value;
+}
+
 inline float reciprocal_root(float x) { return 1 / std::sqrt(x); }
 inline double reciprocal_root(double x) { return 1 / std::sqrt(x); }
 inline double sin_pi(double x) { return std::sin(std::numbers::pi * x); }

@@ -1,0 +1,164 @@
+// LayerNorm, RMSNorm and ScaleNorm, backward: see norm_backward_kernels.cuh.
+
+#include <jnorm/cuda/driver.hpp>
+#include <jnorm/cuda/kernels.hpp>
+#include <jnorm/cuda/launch.cuh>
+#include <jnorm/cuda/norm_backward_kernels.cuh>
+
+namespace jnorm::cuda {
+
+namespace {
+
+// What beside dx is wanted, and of how many copies.
+struct Wanted {
+  Destination dgamma = {}, dbeta = {};  // [K, H]
+  Tensor row_sums = {};                 // [K, R]
+  Index copies = 1;
+  bool columns() const { return dgamma.wanted() || dbeta.wanted(); }
+};
+
+template <bool Centred, int N, class T>
+void launch_rows(const char* operation, Context& context, const NormBackwardConfig& config,
+                 const NormBackward<T>& norm) {
+  const auto with = [&](auto* kernel) { launch(operation, context, config.launch, kernel, norm); };
+  const bool warp = config.team == RowTeam::warp;
+  if constexpr (N == 1) {
+    constexpr int single = sizeof(T) == 8 ? 4 : 8;
+    if (warp) return with(norm_backward<Centred, WarpTeam<kMaxThreads / 2>, T, N, single>);
+    with(norm_backward<Centred, BlockTeam<kMaxThreads / 2>, T, N, single>);
+  } else {
+    if (warp && config.held_packs == 2) return with(norm_backward<Centred, WarpTeam<kMaxThreads * 3 / 4>, T, N, 2>);
+    if (warp) return with(norm_backward<Centred, WarpTeam<kMaxThreads / 2>, T, N, 4>);
+    if constexpr (sizeof(T) == 4) {
+      if (config.held_packs == 4) return with(norm_backward<Centred, BlockTeam<kMaxThreads>, T, N, 4>);
+    }
+    with(norm_backward<Centred, BlockTeam<kMaxThreads>, T, N, 2>);
+  }
+}
+
+template <bool Centred, int N, class T>
+void launch_long_rows(const char* operation, Context& context, const NormBackwardConfig& config, Index copies,
+                      const NormBackward<T>& norm, const Tensor& shift) {
+  launch(operation, context, config.launch, norm_backward_long<Centred, T, N>, norm, output<Wide<T>>(shift));
+  if (norm.partial == nullptr) return;
+  const Index tiles = ceil_divide(norm.length / N, kColumnThreads);
+  const LaunchConfig columns{.blocks_x = tiles * norm.parts * copies, .threads = kColumnThreads};
+  launch(operation, context, columns, norm_backward_columns<Centred, T, N>, norm, input<Wide<T>>(shift), tiles);
+}
+
+template <bool Centred, int N, class T>
+void launch_backward(const char* operation, const Tensor& x, NormBackward<T>& norm, const Wanted& wanted) {
+  Context& context = context_of(x);
+  constexpr int sums = kColumnSums<Centred>;
+  const NormBackwardConfig config = norm_backward_config({.rows = norm.rows,
+                                                          .length = norm.length,
+                                                          .copies = wanted.copies,
+                                                          .pack = N,
+                                                          .element_bytes = sizeof(T),
+                                                          .wide_bytes = sizeof(Wide<T>),
+                                                          .column_sums = wanted.columns() ? sums : 0},
+                                                         context.limits());
+  const DType wide = statistics_dtype(x.dtype());
+  const auto scratch = [&](Index size) { return Tensor::uninitialized({size}, wide, x.device()); };
+  norm.parts = config.parts;
+  Tensor partial, shift;
+  if (wanted.columns()) partial = scratch(wanted.copies * config.parts * sums * norm.length);
+  norm.partial = output<Wide<T>>(partial);
+  if (config.team == RowTeam::long_row) {
+    if (Centred && wanted.columns()) shift = scratch(norm.rows);
+    launch_long_rows<Centred, N>(operation, context, config, wanted.copies, norm, shift);
+  } else {
+    launch_rows<Centred, N>(operation, context, config, norm);
+  }
+  if (!wanted.columns()) return;
+  const ColumnGradients<T> columns{.partial = norm.partial,
+                                   .parts = config.parts,
+                                   .length = norm.length,
+                                   .sums = sums,
+                                   .first = output<T>(wanted.dgamma.tensor),
+                                   .second = output<T>(wanted.dbeta.tensor),
+                                   .add_to_first = wanted.dgamma.add,
+                                   .add_to_second = wanted.dbeta.add};
+  const Index tiles = ceil_divide(norm.length, kWarpSize);
+  launch(operation, context, column_parts_config(tiles, sums, wanted.copies, config.parts, sizeof(Wide<T>)),
+         add_column_parts<T>, columns, tiles);
+}
+
+// Sums over no rows.
+void leave_zero(const Destination& result) {
+  if (!result.wanted() || result.add) return;
+  driver::fill_zero(context_of(result.tensor).stream, result.tensor.device_data(),
+                    static_cast<std::size_t>(result.tensor.bytes()));
+}
+
+template <bool Centred>
+void backward(const char* operation, const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& gain,
+              const Tensor& mean, const Tensor& rstd, double share, const Destination& dx, Wanted wanted) {
+  if (x.size() == 0 || dy.size() == 0) {
+    leave_zero(wanted.dgamma);
+    leave_zero(wanted.dbeta);
+    return;
+  }
+  if (!dx.wanted() && !wanted.columns() && !wanted.row_sums.defined()) return;
+  wanted.copies = dy.size() / x.size();
+  dispatch_device(operation, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    NormBackward<T> norm{.dy = input<T>(dy),
+                         .x = input<T>(x),
+                         .gamma = input<T>(gamma),
+                         .gain = input<T>(gain),
+                         .mean = input<Wide<T>>(mean),
+                         .rstd = input<Wide<T>>(rstd),
+                         .dx = output<T>(dx.tensor),
+                         .add = dx.add,
+                         .partial = nullptr,
+                         .row_sums = output<Wide<T>>(wanted.row_sums),
+                         .rows = x.rows(),
+                         .length = x.row_length(),
+                         .parts = 1,
+                         .share = share};
+    constexpr int pack = kNormPack<T>;
+    const bool fits = packs_fit<pack>(norm.x, norm.length) && packs_fit<pack>(norm.dy, norm.length) &&
+                      packs_fit<pack>(norm.gamma, norm.length) && packs_fit<pack>(norm.dx, norm.length);
+    if (fits) {
+      launch_backward<Centred, pack>(operation, x, norm, wanted);
+    } else if constexpr (pack > 1) {
+      launch_backward<Centred, 1>(operation, x, norm, wanted);
+    }
+  });
+}
+
+double share_of(const Tensor& x) { return 1.0 / static_cast<double>(x.row_length()); }
+
+}  // namespace
+
+void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,
+                         const Destination& dx, const Destination& dgamma, const Destination& dbeta) {
+  backward<true>("layer_norm_backward", dy, x, gamma, {}, mean, rstd, share_of(x), dx,
+                 {.dgamma = dgamma, .dbeta = dbeta});
+}
+
+void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& rstd,
+                       const Destination& dx, const Destination& dgamma) {
+  backward<false>("rms_norm_backward", dy, x, gamma, {}, {}, rstd, share_of(x), dx, {.dgamma = dgamma});
+}
+
+void scale_norm_dx(const Tensor& dy, const Tensor& x, const Tensor& g, const Tensor& rnorm, const Destination& dx) {
+  backward<false>("scale_norm_dx", dy, x, {}, g, {}, rnorm, 1.0, dx, {});
+}
+
+void scale_norm_dg(const Tensor& dy, const Tensor& x, const Tensor& rnorm, const Destination& dg) {
+  if (!dg.wanted()) return;
+  if (x.size() == 0 || dy.size() == 0) return leave_zero(dg);
+  const Index copies = dy.size() / x.size();
+  const Tensor sums = Tensor::uninitialized({copies * x.rows()}, statistics_dtype(x.dtype()), x.device());
+  backward<false>("scale_norm_dg", dy, x, {}, {}, {}, rnorm, 1.0, {}, {.row_sums = sums});
+  dispatch_device("scale_norm_dg", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const LaunchConfig config{.blocks_x = copies, .threads = kMaxThreads, .shared_bytes = kReduceScratchBytes};
+    launch("scale_norm_dg", context_of(x), config, add_row_sums<T>, input<Wide<T>>(sums), x.rows(),
+           output<T>(dg.tensor), dg.add);
+  });
+}
+
+}  // namespace jnorm::cuda
