@@ -5,13 +5,14 @@
 
 #include <cstdint>
 
-#include <jnorm/core/device.hpp>
 #include <jnorm/cuda/context.hpp>
+#include <jnorm/cuda/device.hpp>
 
 namespace jnorm::test {
 
-Device test_device();
-cuda::Context& test_context();
+inline Device test_device() { return cuda::device(); }
+inline cuda::Context& test_context() { return cuda::context_of(test_device()); }
+
 bool on_gpu();
 
 // Calls f() under several orders of blocks and threads where a CPU executes kernels; once on a GPU, which has its own.

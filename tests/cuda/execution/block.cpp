@@ -79,8 +79,9 @@ void Block::run(const Place& where) {
   running_block = this;
   live_ = static_cast<int>(threads_.size());
   arrived_ = 0;
-  fibers.begin_block();
+  fibers.begin_block(live_);
   for (Thread& thread : threads_) thread = {.fiber = &fibers.next()};
+  if (sanitizer::kSeesRaces) name_threads();
   for (Warp& warp : warps_) warp = {};
   ready_.clear();
   release(0, live_, State::running);
@@ -94,6 +95,14 @@ void Block::run(const Place& where) {
   discard_stopped_threads();
   if (thrown_ != nullptr) std::rethrow_exception(thrown_);
   throw Fault(fmt::format("{}: block ({}, {}): {}", operation_, where.block_x, where.block_y, fault_));
+}
+
+void Block::name_threads() {
+  for (int thread = 0; thread < static_cast<int>(threads_.size()); ++thread) {
+    const std::string name =
+        fmt::format("{}: block ({}, {}) thread {}", operation_, place.block_x, place.block_y, thread);
+    threads_[static_cast<std::size_t>(thread)].fiber->set_name(name.c_str());
+  }
 }
 
 void Block::discard_stopped_threads() {

@@ -88,6 +88,7 @@ class Block {
   Thread& running_thread();
   void let_others_run(Fiber& from);
   void discard_stopped_threads();
+  void name_threads();
   void release(int first, int count, State waiting);
   void end_thread();
   void end_barrier();

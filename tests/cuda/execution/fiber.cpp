@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 
 #include <boost/context/detail/fcontext.hpp>
@@ -62,13 +63,14 @@ void Fiber::switch_to(Fiber& next) {
   Entry::arrive(boost::context::detail::jump_fcontext(next.context_, this), saved);
 }
 
-void FiberPool::begin_block() {
+void FiberPool::begin_block(int threads) {
+  constexpr std::size_t many = 512, more = 256;
+  most_ = std::max({most_, many, static_cast<std::size_t>(threads) + more});
   if (!sanitizer::kSeesRaces) turn_ = 0;
 }
 
 Fiber& FiberPool::next() {
-  constexpr std::size_t most = 2048;
-  if (turn_ == most) turn_ = 0;
+  if (turn_ == most_) turn_ = 0;
   if (turn_ == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>(run_));
   return *fibers_[turn_++];
 }

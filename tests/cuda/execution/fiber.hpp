@@ -22,6 +22,8 @@ class Fiber {
 
   // Goes on with `next`, until some fiber switches back to this one, which is running.
   void switch_to(Fiber& next);
+  // What the race sanitizer's reports call it.
+  void set_name(const char* name) { sanitizer::name_thread(sanitizer_thread_, name); }
 
  private:
   struct Entry;
@@ -34,19 +36,19 @@ class Fiber {
 };
 
 // Fibers for the threads of a block. As the race sanitizer sees it, what runs on a fiber follows in order what ran
-// there before; there, blocks that follow one another get other fibers, as long as there are some (making one takes 0.3
-// ms).
+// there before; there, blocks that follow one another get other fibers as far as there are some. It compares each
+// thread with all others, so that more fibers than are needed for this would cost much time.
 class FiberPool {
  public:
   explicit FiberPool(void (*run)()) : run_(run) {}
-  void begin_block();
+  void begin_block(int threads);
   Fiber& next();
   void discard(Fiber& fiber);  // one that will not be gone on with where it stopped
 
  private:
   void (*run_)();
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::size_t turn_ = 0;
+  std::size_t turn_ = 0, most_ = 0;
 };
 
 }  // namespace jnorm::cuda::execution

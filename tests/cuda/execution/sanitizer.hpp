@@ -12,6 +12,7 @@ void* __tsan_get_current_fiber(void);
 void* __tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void* fiber);
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+void __tsan_set_fiber_name(void* fiber, const char* name);
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 }
@@ -42,6 +43,7 @@ inline void acquire(Meeting& meeting) { __tsan_acquire(&meeting.address); }
 inline void* current_thread() { return __tsan_get_current_fiber(); }
 inline void* make_thread() { return __tsan_create_fiber(0); }
 inline void end_thread(void* thread) { __tsan_destroy_fiber(thread); }
+inline void name_thread(void* thread, const char* name) { __tsan_set_fiber_name(thread, name); }
 inline void run_as(void* thread) {
   constexpr unsigned without_order = 1;
   __tsan_switch_to_fiber(thread, without_order);
@@ -53,6 +55,7 @@ inline void acquire(Meeting& /*meeting*/) {}
 inline void* current_thread() { return nullptr; }
 inline void* make_thread() { return nullptr; }
 inline void end_thread(void* /*thread*/) {}
+inline void name_thread(void* /*thread*/, const char* /*name*/) {}
 inline void run_as(void* /*thread*/) {}
 #endif
 
