@@ -18,7 +18,6 @@ constexpr Index activation_dx_bytes(Index copies, Index count, Index s, bool add
   return ((add ? 3 : 2) * copies + 1) * count * s;
 }
 
-<<<<<<< HEAD
 // Shape: what is moved is read once and written once; a broadcast reads the smaller tensor.
 constexpr Index copy_bytes(Index count, Index s, bool add = false) { return (add ? 3 : 2) * count * s; }
 constexpr Index broadcast_bytes(Index x, Index y, Index s) { return (x + y) * s; }
@@ -33,7 +32,7 @@ constexpr Index scatter_add_bytes(Index x, Index y, Index s) { return x * (s + 4
 constexpr Index rotary_bytes(Index x, Index table, Index s, Index table_s, bool add) {
   return (add ? 3 : 2) * x * s + table * table_s;
 }
-=======
+
 // Norms of rows, which save one or two numbers of at least four bytes each.
 constexpr Index statistic_bytes(Index s) { return s > 4 ? s : 4; }
 constexpr Index layer_norm_bytes(Index R, Index H, Index s) { return 2 * R * H * s + 2 * R * statistic_bytes(s); }
@@ -41,7 +40,6 @@ constexpr Index root_norm_bytes(Index R, Index H, Index s) { return 2 * R * H * 
 // dx, dgamma and dbeta together, by way of G rows of float32 partial sums; RMSNorm has one sum a column.
 constexpr Index layer_norm_backward_bytes(Index R, Index H, Index s, Index G) { return 3 * R * H * s + 16 * G * H; }
 constexpr Index rms_norm_backward_bytes(Index R, Index H, Index s, Index G) { return 3 * R * H * s + 8 * G * H; }
->>>>>>> b1ee24a (Normalize rows on the GPU, and give their gradients from one reading of x and dy)
 
 // sum, max, min, norm and logsumexp of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }
