@@ -41,6 +41,16 @@ Tensor widened(Tensor cotangents, RowRange own, RowRange rows, Index length) {
   return wide;
 }
 
+// Where a device fails, the error says in which node's derivative.
+template <class Compute>
+void in_derivative_of(const Tape& tape, NodeIndex i, const Compute& compute) {
+  try {
+    compute();
+  } catch (const DeviceFailure& failure) {
+    fail(failure.kind(), "{}, in the derivative of {}", failure.what(), tape.describe(i));
+  }
+}
+
 }  // namespace
 
 Sweep::Sweep(Tape& tape, NodeIndex to, std::span<const NodeIndex> sources, const char* what, SourceLine line)
@@ -167,7 +177,7 @@ void Sweep::reverse(Tensor cotangent, Index copies, const SweepOptions& options)
     const Tensor dy = stays ? slot(i) : std::move(slot(i));
     if (any_input_live(node)) {
       Pullback back(*this, i, dy, copies);
-      node.operation->vjp(back);
+      in_derivative_of(tape_, i, [&] { node.operation->vjp(back); });
       back.finish();
     }
     if (!stays) slot_bytes_ -= dy.bytes();
@@ -199,7 +209,7 @@ void Sweep::reverse_rows(Tensor cotangents, RowRange rows) {
     Tensor dy = widened(stays ? slot(i) : std::move(slot(i)), live, windows.output_rows(), node.value.row_length());
     dy = dy.reshape(windows.output_shape().with_leading(copies));
     Pullback back(*this, i, dy, copies, &windows);
-    node.operation->vjp(back);
+    in_derivative_of(tape_, i, [&] { node.operation->vjp(back); });
     back.finish();
   }
 }
@@ -237,7 +247,7 @@ void Sweep::forward(Index copies) {
     const Node& node = tape_.node(i);
     if ((flags(i) & kLive) == 0 || (flags(i) & kSource) != 0 || node.operation == nullptr) continue;
     Pushforward push(*this, i, copies);
-    node.operation->jvp(push);
+    in_derivative_of(tape_, i, [&] { node.operation->jvp(push); });
     slot(i) = std::move(push.result());
   }
 }

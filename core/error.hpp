@@ -28,4 +28,11 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+// What a device says, a kernel that it refuses or memory that it doesn't have, where nobody knows the place in a
+// program yet. Modules and sweeps that it passes make it an Error with their place.
+class DeviceFailure : public Error {
+ public:
+  explicit DeviceFailure(const std::string& message) : Error(ErrorKind::io, message) {}
+};
+
 }  // namespace jnorm

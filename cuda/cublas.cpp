@@ -49,7 +49,7 @@ const Cublas& cublas() {
 
 void expect_success(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(ErrorKind::io, "cuda: {}: cuBLAS says: {}", what, cublas().status_string(status));
+  throw DeviceFailure(fmt::format("cuda: {}: cuBLAS says: {}", what, cublas().status_string(status)));
 }
 
 cudaDataType_t data_type(DType dtype) {
@@ -91,9 +91,9 @@ void multiply_matrices(Context& context, const MatrixProduct& product, const voi
       product.stride_a, wide ? static_cast<const void*>(&beta) : &narrow_beta, y, type, product.columns,
       product.stride_y, product.batches, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS) {
-    fail(ErrorKind::io, "matmul on {} ([{}, {}] times [{}, {}], {} of them, {}): cuBLAS says: {}",
-         Device(context.interface).name(), product.rows, product.inner, product.inner, product.columns, product.batches,
-         product.dtype, cublas().status_string(status));
+    throw DeviceFailure(fmt::format("matmul on {} ([{}, {}] times [{}, {}], {} of them, {}): cuBLAS says: {}",
+                                    Device(context.interface).name(), product.rows, product.inner, product.inner,
+                                    product.columns, product.batches, product.dtype, cublas().status_string(status)));
   }
 }
 

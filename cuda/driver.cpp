@@ -15,8 +15,8 @@ template <class... Arguments>
 void expect_success(cudaError_t code, fmt::format_string<Arguments...> asked, Arguments&&... arguments) {
   if (code == cudaSuccess) return;
   cudaGetLastError();
-  fail(ErrorKind::io, "{}: CUDA says: {}", fmt::format(asked, std::forward<Arguments>(arguments)...),
-       cudaGetErrorString(code));
+  throw DeviceFailure(fmt::format("{}: CUDA says: {}", fmt::format(asked, std::forward<Arguments>(arguments)...),
+                                  cudaGetErrorString(code)));
 }
 
 cudaStream_t stream_of(driver::Stream stream) { return static_cast<cudaStream_t>(stream); }
@@ -40,7 +40,7 @@ void launch_kernel(const char* operation, Context& context, const LaunchConfig& 
     return fmt::format("{} on {} ({})", operation, Device(context.interface).name(), to_string(config));
   };
   if (config.blocks_x > kMaxBlocksX || config.blocks_y > kMaxBlocksY || config.threads > kMaxThreads) {
-    fail(ErrorKind::io, "{}: no device launches so many", describe());
+    throw DeviceFailure(fmt::format("{}: no device launches so many", describe()));
   }
   if (config.shared_bytes > kDefaultSharedBytes) {
     expect_success(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -62,9 +62,14 @@ Count count_devices() {
   if (code == cudaSuccess && count.devices > 0) return count;
   cudaGetLastError();
   count.devices = 0;
-  count.why_none = code == cudaSuccess || code == cudaErrorNoDevice ? "no device"
-                   : code == cudaErrorInsufficientDriver            ? "no driver, or one older than the CUDA Toolkit"
-                                                                    : cudaGetErrorString(code);
+  if (code == cudaSuccess || code == cudaErrorNoDevice) {
+    count.why_none = "no device";
+  } else if (void* const library = dlopen("libcuda.so.1", RTLD_LAZY); library == nullptr) {
+    count.why_none = "no driver (libcuda.so.1)";
+  } else {
+    dlclose(library);
+    count.why_none = cudaGetErrorString(code);
+  }
   return count;
 }
 

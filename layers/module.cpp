@@ -115,7 +115,11 @@ void Module::prepend_to_paths(std::string_view parent) {
 Var Layer::operator()(const Var& x, const Pass& pass, SourceLine line) {
   if (name().empty()) return forward(x, pass, line);  // the outermost module has no name of its own
   ModuleScope scope(x.tape(), name());
-  return scope.report(x, forward(x, pass, line));
+  try {
+    return scope.report(x, forward(x, pass, line));
+  } catch (const DeviceFailure& failure) {
+    fail(failure.kind(), "{} ({})", failure.what(), x.tape().path_name(x.tape().current_path()));
+  }
 }
 
 Var parameter_for(const Var& x, Parameter& parameter, SourceLine line) {
