@@ -41,6 +41,10 @@ constexpr Index root_norm_bytes(Index R, Index H, Index s) { return 2 * R * H * 
 constexpr Index layer_norm_backward_bytes(Index R, Index H, Index s, Index G) { return 3 * R * H * s + 16 * G * H; }
 constexpr Index rms_norm_backward_bytes(Index R, Index H, Index s, Index G) { return 3 * R * H * s + 8 * G * H; }
 
+constexpr Index dynamic_tanh_bytes(Index R, Index H, Index s) { return 2 * R * H * s; }
+constexpr Index dynamic_tanh_dx_bytes(Index R, Index H, Index s) { return 3 * R * H * s; }
+constexpr Index dynamic_tanh_dparameters_bytes(Index R, Index H, Index s, Index G) { return 2 * R * H * s + 8 * G * H; }
+
 // sum, max, min, norm and logsumexp of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }
 

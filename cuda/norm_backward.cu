@@ -1,6 +1,6 @@
 // LayerNorm, RMSNorm and ScaleNorm, backward: see norm_backward_kernels.cuh.
 
-#include <jnorm/cuda/driver.hpp>
+#include <jnorm/cuda/column_parts.cuh>
 #include <jnorm/cuda/kernels.hpp>
 #include <jnorm/cuda/launch.cuh>
 #include <jnorm/cuda/norm_backward_kernels.cuh>
@@ -71,24 +71,16 @@ void launch_backward(const char* operation, const Tensor& x, NormBackward<T>& no
     launch_rows<Centred, N>(operation, context, config, norm);
   }
   if (!wanted.columns()) return;
-  const ColumnGradients<T> columns{.partial = norm.partial,
-                                   .parts = config.parts,
-                                   .length = norm.length,
-                                   .sums = sums,
-                                   .first = output<T>(wanted.dgamma.tensor),
-                                   .second = output<T>(wanted.dbeta.tensor),
-                                   .add_to_first = wanted.dgamma.add,
-                                   .add_to_second = wanted.dbeta.add};
-  const Index tiles = ceil_divide(norm.length, kWarpSize);
-  launch(operation, context, column_parts_config(tiles, sums, wanted.copies, config.parts, sizeof(Wide<T>)),
-         add_column_parts<T>, columns, tiles);
-}
-
-// Sums over no rows.
-void leave_zero(const Destination& result) {
-  if (!result.wanted() || result.add) return;
-  driver::fill_zero(context_of(result.tensor).stream, result.tensor.device_data(),
-                    static_cast<std::size_t>(result.tensor.bytes()));
+  launch_column_parts(operation, context,
+                      ColumnGradients<T, Wide<T>>{.partial = norm.partial,
+                                                  .parts = config.parts,
+                                                  .length = norm.length,
+                                                  .sums = sums,
+                                                  .first = output<T>(wanted.dgamma.tensor),
+                                                  .second = output<T>(wanted.dbeta.tensor),
+                                                  .add_to_first = wanted.dgamma.add,
+                                                  .add_to_second = wanted.dbeta.add},
+                      wanted.copies);
 }
 
 template <bool Centred>
@@ -155,9 +147,8 @@ void scale_norm_dg(const Tensor& dy, const Tensor& x, const Tensor& rnorm, const
   backward<false>("scale_norm_dg", dy, x, {}, {}, {}, rnorm, 1.0, {}, {.row_sums = sums});
   dispatch_device("scale_norm_dg", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const LaunchConfig config{.blocks_x = copies, .threads = kMaxThreads, .shared_bytes = kReduceScratchBytes};
-    launch("scale_norm_dg", context_of(x), config, add_row_sums<T>, input<Wide<T>>(sums), x.rows(),
-           output<T>(dg.tensor), dg.add);
+    launch_add_terms("scale_norm_dg", context_of(x), input<Wide<T>>(sums), x.rows(), copies, output<T>(dg.tensor),
+                     dg.add);
   });
 }
 

@@ -272,47 +272,4 @@ norm_backward_columns(NormBackward<T> norm, const Wide<T>* shift, Index tiles) {
   }
 }
 
-// What the parts' sums become.
-template <class T>
-struct ColumnGradients {
-  const Wide<T>* partial;  // [K, parts, sums, H]
-  Index parts, length, sums;
-  T *first, *second;  // [K, H] or null: of the first and the second sum
-  bool add_to_first, add_to_second;
-};
-
-// A block adds 32 columns of one gradient: each of its warps some of the parts.
-template <class T>
-JNORM_KERNEL(kMaxThreads)
-add_column_parts(ColumnGradients<T> columns, Index tiles) {
-  using W = Wide<T>;
-  const Index tile = block_x() % tiles, sum = block_x() / tiles % columns.sums, copy = block_x() / tiles / columns.sums;
-  T* const result = sum == 0 ? columns.first : columns.second;
-  if (result == nullptr) return;
-  const Index column = tile * kWarpSize + lane_index();
-  const int warps = block_size() / kWarpSize;
-  const bool inside = column < columns.length;
-  W total = W(0);
-  for (Index part = warp_index(); inside && part < columns.parts; part += warps) {
-    total += load_read_only(columns.partial + ((copy * columns.parts + part) * columns.sums + sum) * columns.length +
-                            column);
-  }
-  W* const totals = dynamic_smem<W>();  // [warps, 32]
-  totals[thread_index()] = total;
-  block_barrier();
-  if (warp_index() != 0 || !inside) return;
-  for (int warp = 1; warp < warps; ++warp) total += totals[warp * kWarpSize + lane_index()];
-  put(result[copy * columns.length + column], total, sum == 0 ? columns.add_to_first : columns.add_to_second);
-}
-
-// ScaleNorm's dg of one copy a block: the sum of its rows' sums. [SN.3]
-template <class T>
-JNORM_KERNEL(kMaxThreads)
-add_row_sums(const Wide<T>* row_sums, Index rows, T* dg, bool add) {
-  Sum<double> sum;
-  for (Index r = thread_index(); r < rows; r += block_size()) sum.value += row_sums[block_x() * rows + r];
-  sum = BlockTeam<kMaxThreads>::reduce(sum);
-  if (thread_index() == 0) put(dg[block_x()], static_cast<Wide<T>>(sum.value), add);
-}
-
 }  // namespace jnorm::cuda

@@ -80,6 +80,11 @@ NormBackwardConfig norm_backward_config(const NormBackwardShape& shape, const De
               .blocks_x = shape.rows * shape.copies, .threads = kLongRowThreads, .shared_bytes = kReduceScratchBytes}};
 }
 
+Index column_part_count(Index rows, Index tiles) {
+  constexpr Index blocks_wanted = 132 * 16, rows_a_part = 8;
+  return std::clamp<Index>(ceil_divide(rows, rows_a_part), 1, std::max<Index>(1, blocks_wanted / tiles));
+}
+
 LaunchConfig column_parts_config(Index tiles, Index sums, Index copies, Index parts, int wide_bytes) {
   const int threads = kWarp * static_cast<int>(std::clamp<Index>(ceil_divide(parts, 4), 1, kMaxThreads / kWarp));
   return {.blocks_x = tiles * sums * copies, .threads = threads, .shared_bytes = Index{threads} * wide_bytes};

@@ -40,6 +40,9 @@ struct NormBackwardConfig {
 };
 NormBackwardConfig norm_backward_config(const NormBackwardShape& shape, const DeviceLimits& limits);
 
+// How many parts rows are cut into where threads walk down columns in blocks, `tiles` side by side.
+Index column_part_count(Index rows, Index tiles);
+
 // For the second step, which adds the sums of the parts: tiles of 32 columns. Columns of long rows: tiles of
 // kColumnThreads packs.
 LaunchConfig column_parts_config(Index tiles, Index sums, Index copies, Index parts, int wide_bytes);

@@ -14,10 +14,6 @@
 
 namespace jnorm::cuda {
 
-// Packs of 16 bytes; float64, which only the Jacobian tools need, is read one by one.
-template <class T>
-constexpr int kNormPack = sizeof(T) == 8 ? 1 : kPackSize<T>;
-
 template <class T>
 struct NormForward {
   const T* x;

@@ -55,7 +55,7 @@ JNORM_DEVICE Pack<T, N> load_input_pack(const T* address) {
     using Raw = typename RawOf<static_cast<int>(sizeof(T)) * N>::type;
     const Raw raw = load_read_only(reinterpret_cast<const Raw*>(address));
     Pack<T, N> pack;
-    memcpy(&pack, &raw, sizeof raw);
+    memcpy(static_cast<void*>(&pack), &raw, sizeof raw);
     return pack;
   }
 }

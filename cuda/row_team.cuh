@@ -8,6 +8,10 @@
 
 namespace jnorm::cuda {
 
+// Packs of 16 bytes; float64, which only the Jacobian tools need, is read one by one.
+template <class T>
+constexpr int kNormPack = sizeof(T) == 8 ? 1 : kPackSize<T>;
+
 // A warp for each row, several rows a block. MaxThreads is what a kernel's registers have to suffice for.
 template <int MaxThreads>
 struct WarpTeam {

@@ -26,6 +26,12 @@ TEST_CASE("bytes moved: norms read x and write y, read dy and x and write dx, an
   CHECK(rms_norm_backward_bytes(8192, 4096, 2, 528) == 201326592 + 17301504);
 }
 
+TEST_CASE("bytes moved: dynamic tanh reads x and writes y, reads dy and x, and writes dx") {
+  CHECK(dynamic_tanh_bytes(8192, 4096, 2) == 134217728);
+  CHECK(dynamic_tanh_dx_bytes(8192, 4096, 2) == 201326592);
+  CHECK(dynamic_tanh_dparameters_bytes(8192, 4096, 2, 100) == 134217728 + 3276800);
+}
+
 TEST_CASE("bytes moved: counts beyond 32 bits") { CHECK(row_reduction_bytes(1 << 20, 1 << 16, 4) == 274877906944); }
 
 TEST_CASE("bytes moved: elementwise reads operands and writes the result") {

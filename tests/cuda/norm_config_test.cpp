@@ -98,6 +98,13 @@ TEST_CASE("norm_backward_config: as many parts on a smaller device, which then a
   CHECK(norm_backward_config(shape, small).parts == norm_backward_config(shape, DeviceLimits{}).parts);
 }
 
+TEST_CASE("column_part_count: enough blocks for a GPU, but eight rows a part") {
+  CHECK(column_part_count(1, 1) == 1);
+  CHECK(column_part_count(1000, 4) == 125);
+  CHECK(column_part_count(65536, 4) == 528);
+  CHECK(column_part_count(65536, 100000) == 1);
+}
+
 TEST_CASE("column_parts_config: a warp for four parts, up to a whole block") {
   CHECK(column_parts_config(128, 2, 1, 1, 4).threads == 32);
   CHECK(column_parts_config(128, 2, 1, 9, 4).threads == 96);
