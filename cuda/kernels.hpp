@@ -10,7 +10,7 @@ namespace jnorm::cuda {
 // All of the functions below, as core's table.
 const Kernels& cuda_kernels();
 
-// elementwise.cu
+// elementwise.cu. y may be an operand that is as long as it is: y = y + bias is binary(add, y, bias, y).
 void fill(const Tensor& y, double value);
 void convert(const Tensor& x, const Tensor& y);
 void unary(UnaryOp op, const Tensor& x, const Tensor& y);

@@ -37,6 +37,14 @@ TEST_CASE("cuda rotary_table: a float32 table is right to its last digit near po
   CHECK(distance(table, {0.9367521275, -0.9521553682, -0.3499935022, -0.3056143889}) < 1e-7);
 }
 
+TEST_CASE("cuda rotary_table: whole radians keep float64's last digits up to position 2^52") {
+  for (const Index first_position : {Index{0}, Index{1'000'000}, Index{1} << 52}) {
+    const Tensor right = table_of(cpu(), garbage({9, 2}, DType::float64), 1.0, first_position);
+    const Tensor got = table_of(device_kernels(), garbage_on_device({9, 2}, DType::float64), 1.0, first_position);
+    CHECK(distance(got, right) < 3 * machine_epsilon(DType::float64));
+  }
+}
+
 TEST_CASE("cuda rotary: turns forwards and back like float64, overwriting or adding, for all copies [ROT.2] [ROT.3]") {
   for (const DType dtype : kFloatingTypes) {
     for (const Index columns : {2, 6, 16}) {
