@@ -58,4 +58,20 @@ constexpr Index optimizer_step_bytes(Index count, Index s, Index moments, Index 
   return count * (3 * s + 2 * moments * moment_s);
 }
 
+// Softmax and log-softmax. dx is read as well where it is added to.
+constexpr Index softmax_bytes(Index R, Index H, Index s) { return 2 * R * H * s; }
+constexpr Index softmax_dx_bytes(Index copies, Index R, Index H, Index s, bool add) {
+  return ((add ? 3 : 2) * copies + 1) * R * H * s;
+}
+// Cross-entropy of R rows of V logits; what has one number a row counts little beside them.
+constexpr Index cross_entropy_bytes(Index R, Index V, Index s) { return R * V * s; }
+constexpr Index cross_entropy_dx_bytes(Index copies, Index R, Index V, Index s, bool add) {
+  return (add ? 3 : 2) * copies * R * V * s;
+}
+// Embedding of R tokens in H columns; the gradient of the table [V, H] is cleared first, if it isn't added to.
+constexpr Index embedding_bytes(Index R, Index H, Index s) { return 2 * R * H * s + 4 * R; }
+constexpr Index embedding_dtable_bytes(Index copies, Index R, Index V, Index H, Index s, bool add) {
+  return copies * (R * H * s + (add ? 0 : V * H * s)) + 4 * R;
+}
+
 }  // namespace jnorm::cuda

@@ -83,4 +83,51 @@ LaunchConfig chunk_config(Index chunks) {
           .shared_bytes = Index{sizeof(double)} * (kReductionThreads / 32)};
 }
 
+namespace {
+
+int whole_warps(Index threads) { return static_cast<int>(ceil_divide(threads, 32) * 32); }
+
+}  // namespace
+
+TeamConfig team_config(Index packs, std::span<const int> choices) {
+  for (const int held : choices) {
+    if (packs <= Index{32} * held) return {.threads = 32, .packs = held};
+  }
+  // More than one pack a thread, so that several loads are on their way at once.
+  for (const int held : choices) {
+    if (held > 1 && packs <= Index{kMaxTeamThreads} * held) {
+      return {.threads = whole_warps(ceil_divide(packs, held)), .packs = held};
+    }
+  }
+  return {.threads = kMaxTeamThreads, .packs = 0};
+}
+
+TeamConfig streaming_team_config(Index packs, int per_thread) {
+  return {.threads = whole_warps(std::clamp<Index>(ceil_divide(packs, per_thread), 1, kMaxTeamThreads)), .packs = 0};
+}
+
+LaunchConfig row_team_launch(Index rows, const TeamConfig& team) {
+  constexpr int warps = 8;
+  if (team.threads == 32) return {.blocks_x = ceil_divide(rows, warps), .threads = 32 * warps};
+  return {.blocks_x = rows, .threads = team.threads, .shared_bytes = kReductionBytes};
+}
+
+LaunchConfig rank_config(Index count) {
+  return {.blocks_x = ceil_divide(count, kRankThreads),
+          .threads = kRankThreads,
+          .shared_bytes = kRankChunk * 4,
+          .blocks_y = ceil_divide(count, kRankChunk)};
+}
+
+LaunchConfig run_config(Index count, Index strips, Index bytes_per_thread) {
+  return {.blocks_x = count,
+          .threads = kRunThreads,
+          .shared_bytes = kRunThreads * bytes_per_thread,
+          .blocks_y = std::min(strips, kMaxBlocksY)};
+}
+
+LaunchConfig attention_config(Index rows, Index heads, Index shared_bytes) {
+  return {.blocks_x = ceil_divide(rows, kTileRows) * heads, .threads = kAttentionThreads, .shared_bytes = shared_bytes};
+}
+
 }  // namespace jnorm::cuda

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <jnorm/core/shape.hpp>
 
@@ -29,6 +30,8 @@ constexpr Index kMaxBlocksX = 2147483647;
 constexpr Index kMaxBlocksY = 65535;
 constexpr int kMaxThreads = 1024;
 constexpr Index kDefaultSharedBytes = 49152;  // what a kernel gets without asking for more
+
+constexpr Index kReductionBytes = 32 * 16;  // for the largest state that a block reduces, from each of its warps
 
 constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
 
@@ -60,5 +63,43 @@ LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index st
 // What one block takes of tensors that are reduced to one number together: so many elements, with float64 states.
 constexpr Index kReductionChunk = 32768;
 LaunchConfig chunk_config(Index chunks);
+// The threads that share a row of `packs` packs, and how many packs each one holds in registers: 0 if the row doesn't
+// fit and is read in chunks. `choices`, ascending, are the numbers of packs that there is a kernel for.
+constexpr int kMaxTeamThreads = 512;  // which leaves each of them 128 registers
+struct TeamConfig {
+  int threads = 32, packs = 0;
+};
+TeamConfig team_config(Index packs, std::span<const int> choices);
+// For rows that are read in chunks anyhow, of `per_thread` packs a thread.
+TeamConfig streaming_team_config(Index packs, int per_thread);
+// A team for each row: several warps in a block, or one block.
+LaunchConfig row_team_launch(Index rows, const TeamConfig& team);
+
+// Ranks of `count` positions: a block for some positions and a chunk of those that they are compared with.
+constexpr int kRankThreads = 256;
+constexpr int kRankChunk = 1024;
+LaunchConfig rank_config(Index count);
+// Sums over runs of equal tokens: a block for each position, where a run may begin, and each strip of columns, of which
+// it sums a pack a thread.
+constexpr int kRunThreads = 256;
+LaunchConfig run_config(Index count, Index strips, Index bytes_per_thread);
+
+// Attention in tiles: a block holds kTileRows rows of one kind, queries or keys, and `passing` rows of the other kind
+// at a time.
+constexpr int kAttentionThreads = 128;
+constexpr int kTileRows = 64;
+constexpr int kPassingRows = 32;  // backward
+constexpr Index kFlagBytes = 16;  // one int a warp
+template <class A>
+constexpr int kRowPadding = static_cast<int>(16 / sizeof(A));
+template <class A>
+constexpr int kWeightPadding = static_cast<int>(32 / sizeof(A));
+// Shared memory, in bytes, for `held` and `passing` rows of tile_columns wide numbers of size s each, and the weights
+// between kTileRows and weight_columns of them.
+constexpr Index attention_shared_bytes(Index held, Index passing, Index tile_columns, Index weight_columns, Index s) {
+  return ((held + passing) * (tile_columns + 16 / s) + kTileRows * (weight_columns + 32 / s)) * s + 2 * kFlagBytes;
+}
+// A block for each tile of `rows` in each of `heads` (of all sequences, chunks of columns and copies).
+LaunchConfig attention_config(Index rows, Index heads, Index shared_bytes);
 
 }  // namespace jnorm::cuda

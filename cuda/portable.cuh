@@ -23,6 +23,8 @@
 #define JNORM_HOST_DEVICE __host__ __device__ __forceinline__
 #define JNORM_KERNEL(threads) __global__ void __launch_bounds__(threads, 1)
 #define JNORM_UNROLL _Pragma("unroll")
+#define JNORM_PRAGMA(text) _Pragma(#text)
+#define JNORM_UNROLL_BY(times) JNORM_PRAGMA(unroll times)
 
 namespace jnorm::cuda {
 
@@ -82,6 +84,8 @@ using Bytes4 = unsigned;
 
 JNORM_DEVICE float reciprocal_root(float x) { return rsqrtf(x); }
 JNORM_DEVICE double reciprocal_root(double x) { return rsqrt(x); }
+// To about 2^-20 in a few instructions: enough for what is rounded to a narrow type.
+JNORM_DEVICE float fast_exp(float x) { return __expf(x); }
 
 // Of half turns: sin(pi x) and cos(pi x).
 JNORM_DEVICE double sin_pi(double x) { return sinpi(x); }

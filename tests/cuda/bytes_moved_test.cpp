@@ -26,6 +26,21 @@ TEST_CASE("bytes moved: norms read x and write y, read dy and x and write dx, an
   CHECK(rms_norm_backward_bytes(8192, 4096, 2, 528) == 201326592 + 17301504);
 }
 
+TEST_CASE("bytes moved: softmax and cross-entropy read and write each element once; a sum of gradients reads it too") {
+  CHECK(softmax_bytes(8192, 4096, 4) == 268435456);
+  CHECK(softmax_dx_bytes(1, 8192, 4096, 4, false) == 402653184);
+  CHECK(softmax_dx_bytes(3, 10, 100, 2, true) == 20000);
+  CHECK(cross_entropy_bytes(8192, 50257, 4) == 1646821376);
+  CHECK(cross_entropy_dx_bytes(1, 8192, 50257, 4, false) == 3293642752);
+  CHECK(cross_entropy_dx_bytes(2, 10, 100, 4, true) == 24000);
+}
+
+TEST_CASE("bytes moved: embedding reads and writes the rows of its tokens; its gradient clears the table") {
+  CHECK(embedding_bytes(8192, 512, 4) == 33554432 + 32768);
+  CHECK(embedding_dtable_bytes(1, 8192, 256, 512, 4, false) == 16777216 + 524288 + 32768);
+  CHECK(embedding_dtable_bytes(1, 8192, 256, 512, 4, true) == 16777216 + 32768);
+}
+
 TEST_CASE("bytes moved: dynamic tanh reads x and writes y, reads dy and x, and writes dx") {
   CHECK(dynamic_tanh_bytes(8192, 4096, 2) == 134217728);
   CHECK(dynamic_tanh_dx_bytes(8192, 4096, 2) == 201326592);

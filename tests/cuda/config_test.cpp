@@ -1,3 +1,6 @@
+#include <array>
+#include <utility>
+
 #include <doctest/doctest.h>
 
 #include <jnorm/cuda/config.hpp>
@@ -82,4 +85,45 @@ TEST_CASE("transpose_config: a block for each tile, counted beyond 32 bits") {
   CHECK(transpose_config(64, 33, 5, 4).shared_bytes == 32 * 33 * 4);
   CHECK(transpose_config(Index{1} << 33, 32, 3, 8).blocks_x == 3 * (Index{1} << 28));
   CHECK(transpose_config(64, 33, 0, 4).blocks_x == 0);
+}
+
+TEST_CASE("team_config: a warp, a block or chunks, and how many packs of a row each thread holds") {
+  constexpr std::array choices{1, 4, 8};
+  const auto team = [&](Index packs) {
+    const TeamConfig config = team_config(packs, choices);
+    return std::pair(config.threads, config.packs);
+  };
+  CHECK(team(1) == std::pair(32, 1));
+  CHECK(team(32) == std::pair(32, 1));
+  CHECK(team(80) == std::pair(32, 4));
+  CHECK(team(256) == std::pair(32, 8));
+  CHECK(team(257) == std::pair(96, 4));
+  CHECK(team(896) == std::pair(224, 4));
+  CHECK(team(2048) == std::pair(512, 4));
+  CHECK(team(2049) == std::pair(288, 8));
+  CHECK(team(4096) == std::pair(512, 8));
+  CHECK(team(4097) == std::pair(512, 0));
+  for (Index packs = 1; packs <= 4096; ++packs) CHECK(team(packs).first * team(packs).second >= packs);
+}
+
+TEST_CASE("streaming_team_config: a few packs a thread, up to a block of 512") {
+  CHECK(streaming_team_config(0, 4).threads == 32);
+  CHECK(streaming_team_config(129, 4).threads == 64);
+  CHECK(streaming_team_config(50257, 8).threads == 512);
+}
+
+TEST_CASE("row_team_launch: eight warps a block, or a block a row, beyond 2^31 elements too") {
+  CHECK(row_team_launch(0, {.threads = 32}).blocks_x == 0);
+  CHECK(row_team_launch(65537, {.threads = 32}).blocks_x == 8193);
+  CHECK(row_team_launch(65537, {.threads = 96}).blocks_x == 65537);
+  CHECK(row_team_launch(65537, {.threads = 96}).threads == 96);
+  CHECK(row_team_launch(Index{1} << 33, {.threads = 32}).blocks_x == Index{1} << 30);
+}
+
+TEST_CASE("rank_config and run_config: positions by chunks, and by strips of columns within a grid's y axis") {
+  CHECK(rank_config(8192).blocks_x == 32);
+  CHECK(rank_config(8193).blocks_y == 9);
+  CHECK(run_config(8192, 4, 16).blocks_x == 8192);
+  CHECK(run_config(8192, 4, 16).shared_bytes == 4096);
+  CHECK(run_config(8192, 100000, 16).blocks_y == 65535);
 }

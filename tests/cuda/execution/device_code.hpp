@@ -21,6 +21,7 @@
 #define JNORM_HOST_DEVICE inline
 #define JNORM_KERNEL(threads) __attribute__((noinline)) void  // so that sanitizers' reports name it
 #define JNORM_UNROLL
+#define JNORM_UNROLL_BY(times)
 
 namespace jnorm::cuda {
 
@@ -127,5 +128,6 @@ inline float reciprocal_root(float x) { return 1 / std::sqrt(x); }
 inline double reciprocal_root(double x) { return 1 / std::sqrt(x); }
 inline double sin_pi(double x) { return std::sin(std::numbers::pi * x); }
 inline double cos_pi(double x) { return std::cos(std::numbers::pi * x); }
+inline float fast_exp(float x) { return std::exp(x); }
 
 }  // namespace jnorm::cuda
