@@ -1,5 +1,7 @@
 #include <jnorm/cuda/driver.hpp>
 
+#include <bit>
+
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -100,6 +102,14 @@ Stream make_stream(int ordinal) {
 }
 
 void synchronize(Stream stream) { expect_success(cudaStreamSynchronize(stream_of(stream)), "cuda: a kernel failed"); }
+
+// Rounded up to one of four steps between powers of two, from 512 bytes on: CUDA's own granularity.
+std::size_t block_bytes(std::size_t bytes) {
+  constexpr std::size_t smallest = 512;
+  if (bytes <= smallest) return smallest;
+  const std::size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
 
 void* allocate(int ordinal, std::size_t bytes) {
   use_device(ordinal);

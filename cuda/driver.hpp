@@ -38,6 +38,8 @@ void use_device(int ordinal);
 Stream make_stream(int ordinal);
 void synchronize(Stream stream);
 
+// How large a block serves a request of so many bytes, so that it serves others of about that size too.
+std::size_t block_bytes(std::size_t bytes);
 // Null if there isn't so much memory. What is released is still there for what was queued on the stream before.
 void* allocate(int ordinal, std::size_t bytes);
 void release(int ordinal, void* memory) noexcept;

@@ -1,7 +1,6 @@
 #include <jnorm/cuda/memory.hpp>
 
 #include <algorithm>
-#include <bit>
 
 #include <jnorm/core/expect.hpp>
 
@@ -9,21 +8,13 @@ namespace jnorm::cuda {
 
 namespace {
 
-// Rounded up to one of four steps between powers of two, from 512 bytes on: CUDA's own granularity.
-std::size_t rounded(std::size_t bytes) {
-  constexpr std::size_t smallest = 512;
-  if (bytes <= smallest) return smallest;
-  const std::size_t step = std::bit_floor(bytes - 1) / 4;
-  return (bytes + step - 1) / step * step;
-}
-
 double gibibytes(double bytes) { return bytes / (1024.0 * 1024.0 * 1024.0); }
 
 }  // namespace
 
 MemoryPool::Block MemoryPool::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = driver::block_bytes(bytes);
   void* memory = nullptr;
   if (auto& kept = cached_[size]; !kept.empty()) {
     memory = kept.back();

@@ -2,6 +2,7 @@
 
 #include <jnorm/cuda/driver.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -51,6 +52,7 @@ Stream make_stream(int /*ordinal*/) { return nullptr; }
 void synchronize(Stream /*stream*/) {}
 
 // As many bytes as asked for, so that the address sanitizer sees the first one beyond.
+std::size_t block_bytes(std::size_t bytes) { return std::max<std::size_t>(bytes, 1); }
 void* allocate(int /*ordinal*/, std::size_t bytes) {
   HostMemory& host = host_memory();
   const std::lock_guard lock(host.mutex);
