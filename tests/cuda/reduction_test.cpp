@@ -70,9 +70,9 @@ Tensor right_argmax(const Tensor& x, int axis) {
 
 }  // namespace
 
-TEST_CASE("cuda reduction: every set of axes, at every length and dtype") {
+TEST_CASE("cuda reduction: every set of axes, at some lengths and every dtype") {
   for (const DType dtype : kFloatingTypes) {
-    for (const Index length : kRowLengths) {
+    for (const Index length : {1, 8, 33, 131}) {
       const Tensor x = random({3, 2, length}, dtype, 1);
       for (std::uint32_t axes = 0; axes < 8; ++axes) {
         for (const Reduce reduce : kReductions) {
