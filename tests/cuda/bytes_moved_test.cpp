@@ -47,6 +47,12 @@ TEST_CASE("bytes moved: dynamic tanh reads x and writes y, reads dy and x, and w
   CHECK(dynamic_tanh_dparameters_bytes(8192, 4096, 2, 100) == 134217728 + 3276800);
 }
 
+TEST_CASE("bytes moved: norms over channels read x twice forward, and x and dy twice backward") {
+  CHECK(channel_norm_bytes(1000, 2) == 6000);
+  CHECK(channel_norm_dx_bytes(1000, 2) == 10000);
+  CHECK(channel_norm_dparameters_bytes(1000, 2) == 4000);
+}
+
 TEST_CASE("bytes moved: counts beyond 32 bits") { CHECK(row_reduction_bytes(1 << 20, 1 << 16, 4) == 274877906944); }
 
 TEST_CASE("bytes moved: elementwise reads operands and writes the result") {

@@ -1,0 +1,233 @@
+// BatchNorm and GroupNorm: see channel_norm_kernels.cuh.
+
+#include <algorithm>
+
+#include <jnorm/cuda/channel_norm_kernels.cuh>
+#include <jnorm/cuda/column_parts.cuh>
+#include <jnorm/cuda/kernels.hpp>
+
+namespace jnorm::cuda {
+
+namespace {
+
+template <class T>
+ChannelNorm<T> channel_norm_of(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, const Tensor& mean,
+                               const Tensor& rstd) {
+  const bool by_group = layout.inner == 1 && layout.groups > 0;
+  const Index lines_of_outer = by_group ? layout.groups : layout.channels;
+  ChannelNorm<T> norm;
+  norm.layout = layout;
+  norm.statistic_count = layout.statistics();
+  norm.group_channels = Divisor(layout.groups > 0 ? layout.channels / layout.groups : 1);
+  norm.lines = Divisor(layout.outer * lines_of_outer);
+  norm.lines_of_outer = Divisor(lines_of_outer);
+  norm.line_length = Divisor(by_group ? layout.channels / layout.groups : layout.inner);
+  norm.x = input<T>(x);
+  norm.mask = input<std::int32_t>(mask);
+  norm.mean = input<double>(mean);
+  norm.rstd = input<double>(rstd);
+  return norm;
+}
+
+// Whether threads walk down columns to sum by channel: [outer, channels], however grouped.
+bool by_columns(const ChannelLayout& layout) { return layout.inner == 1; }
+
+// Calls f with the size of the packs that elements side by side are read in, as a constant.
+template <class T, int Most = 8, class F>
+void with_pack(Index length, const F& f) {
+  constexpr int pack = std::min(kNormPack<T>, Most);
+  if (length % pack == 0) {
+    f(std::integral_constant<int, pack>());
+  } else if constexpr (pack > 1) {
+    f(std::integral_constant<int, 1>());
+  }
+}
+
+// Device memory for states of float64.
+template <class State>
+Tensor scratch(Index count, Device device) {
+  return Tensor::uninitialized(Shape{count * static_cast<Index>(sizeof(State) / sizeof(double))}, DType::float64,
+                               device);
+}
+
+// Sums over parts of the elements, and which of them make up the sums by channel or by statistic.
+struct Parts {
+  Tensor states;
+  PartsOfSum of;
+};
+
+// The parts of columns: one sum for each channel.
+template <class State, class T, class Launch>
+Parts column_parts(const ChannelNorm<T>& norm, Index copies, Device device, const Launch& launch_with) {
+  const Index channels = norm.layout.channels;
+  Parts parts;
+  constexpr int most = 4;  // each column has some float64 registers
+  with_pack<T, most>(channels, [&](auto pack) {
+    const ColumnWalk walk = column_walk(norm.layout.outer, channels / pack(), copies);
+    parts.states = scratch<State>(copies * walk.parts * channels, device);
+    parts.of = {.sums = channels,
+                .base = 1,
+                .stride = channels,
+                .height = walk.parts,
+                .width = 1,
+                .all = walk.parts * channels};
+    launch_with(pack, walk, column_walk_config(walk, copies, sizeof(State)), output<State>(parts.states));
+  });
+  return parts;
+}
+
+// The parts of lines. `of` says in lines which of them make up a sum.
+template <class State, class T, class Launch>
+Parts line_parts(Index lines, Index length, Index copies, PartsOfSum of, Device device, const Launch& launch_with) {
+  Parts parts{.states = {}, .of = of};
+  with_pack<T>(length, [&](auto pack) {
+    const LineWalk walk = line_walk(lines, length, pack());
+    parts.states = scratch<State>(copies * lines * walk.segments, device);
+    parts.of.width = walk.segments;
+    parts.of.all = lines * walk.segments;
+    launch_with(pack, walk, line_walk_config(walk, copies), output<State>(parts.states));
+  });
+  return parts;
+}
+
+template <class T>
+Parts moments_of(const ChannelNorm<T>& norm, Context& context, Device device) {
+  const auto [outer, channels, inner, groups] = norm.layout;
+  if (groups == 0 && by_columns(norm.layout)) {
+    return column_parts<Moments<double>>(norm, 1, device, [&](auto pack, auto walk, auto config, auto* parts) {
+      launch("channel_norm_statistics", context, config, column_moments<T, pack()>, norm, walk, parts);
+    });
+  }
+  const Index lines = groups > 0 ? outer * groups : outer * channels;
+  const Index length = groups > 0 ? channels / groups * inner : inner;
+  const PartsOfSum of =
+      groups > 0 ? PartsOfSum{.sums = lines, .base = 1, .stride = 0, .height = 1, .width = 1, .all = 0}
+                 : PartsOfSum{.sums = channels, .base = 1, .stride = channels, .height = outer, .width = 1, .all = 0};
+  return line_parts<Moments<double>, T>(
+      lines, length, 1, of, device, [&](auto pack, auto walk, auto config, auto* parts) {
+        launch("channel_norm_statistics", context, config, line_moments<T, pack()>, norm, walk, parts);
+      });
+}
+
+enum class SumsBy : std::uint8_t { channel, statistic };
+
+// Sums of u = gamma dy; of dy, where gamma is left out.
+template <class T>
+Parts gradient_sums(const char* operation, const ChannelNorm<T>& norm, SumsBy by, Index copies, Context& context,
+                    Device device) {
+  const auto [outer, channels, inner, groups] = norm.layout;
+  const bool by_group = by == SumsBy::statistic && groups > 0;
+  if (by_columns(norm.layout) && !by_group) {
+    return column_parts<GradientSums>(norm, copies, device, [&](auto pack, auto walk, auto config, auto* parts) {
+      launch(operation, context, config, column_sums<T, pack()>, norm, walk, parts);
+    });
+  }
+  // A group is a line where inner is 1, and else some neighbouring lines.
+  const Index lines_of_group = by_group && inner > 1 ? channels / groups : 1;
+  const PartsOfSum of =
+      by_group ? PartsOfSum{.sums = outer * groups,
+                            .base = lines_of_group,
+                            .stride = 1,
+                            .height = lines_of_group,
+                            .width = 1,
+                            .all = 0}
+               : PartsOfSum{.sums = channels, .base = 1, .stride = channels, .height = outer, .width = 1, .all = 0};
+  return line_parts<GradientSums, T>(norm.lines.value(), norm.line_length.value(), copies, of, device,
+                                     [&](auto pack, auto walk, auto config, auto* parts) {
+                                       launch(operation, context, config, line_sums<T, pack()>, norm, walk, copies,
+                                              parts);
+                                     });
+}
+
+// y or dx of all elements.
+template <template <class> class Element, class T>
+void launch_elements(const char* operation, Context& context, const ChannelNorm<T>& norm, Index copies,
+                     const GradientMeans* means, const Destination& result) {
+  const auto [outer, channels, inner, groups] = norm.layout;
+  T* const to = output<T>(result.tensor);
+  if (inner == 1 && groups == 0) {
+    with_pack<T>(channels, [&](auto pack) {
+      const ColumnWalk walk = column_walk(outer, channels / pack(), copies);
+      launch(operation, context, column_walk_config(walk, copies, 0), column_elements<Element, T, pack()>, norm, walk,
+             means, to, result.add);
+    });
+    return;
+  }
+  with_pack<T>(norm.line_length.value(), [&](auto pack) {
+    const Index packs = copies * outer * channels * inner / pack();
+    launch(operation, context, elementwise_config(packs, 1, context.limits()), line_elements<Element, T, pack()>, norm,
+           packs, means, to, result.add);
+  });
+}
+
+}  // namespace
+
+void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
+                             const Tensor& mean, const Tensor& variance, const Tensor& rstd) {
+  if (x.size() == 0) {
+    for (const Tensor& statistic : {mean, variance, rstd}) leave_zero({.tensor = statistic});
+    return;
+  }
+  dispatch_device("channel_norm_statistics", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto norm = channel_norm_of<T>(layout, x, mask, {}, {});
+    const Parts parts = moments_of(norm, context_of(x), x.device());
+    launch("channel_norm_statistics", context_of(x), warp_each_config(parts.of.sums), leave_statistics<double>,
+           input<Moments<double>>(parts.states), parts.of, eps, output<double>(mean), output<double>(variance),
+           output<double>(rstd));
+  });
+}
+
+void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
+  if (!y.wanted() || x.size() == 0) return;
+  dispatch_device("channel_norm", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
+    norm.gamma = input<T>(gamma);
+    norm.beta = input<T>(beta);
+    launch_elements<ForwardElement>("channel_norm", context_of(x), norm, 1, nullptr, y);
+  });
+}
+
+void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx) {
+  if (!dx.wanted() || x.size() == 0 || dy.size() == 0) return;
+  dispatch_device("channel_norm_dx", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Context& context = context_of(x);
+    const Index copies = dy.size() / x.size();
+    auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
+    norm.dy = input<T>(dy);
+    norm.gamma = input<T>(gamma);
+    const Parts parts = gradient_sums("channel_norm_dx", norm, SumsBy::statistic, copies, context, x.device());
+    const Tensor means = scratch<GradientMeans>(copies * parts.of.sums, x.device());
+    launch("channel_norm_dx", context, warp_each_config(copies * parts.of.sums), leave_means<GradientMeans>,
+           input<GradientSums>(parts.states), parts.of, copies, output<GradientMeans>(means));
+    launch_elements<BackwardElement>("channel_norm_dx", context, norm, copies, input<GradientMeans>(means), dx);
+  });
+}
+
+void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
+                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
+                              const Destination& dbeta) {
+  if (!dgamma.wanted() && !dbeta.wanted()) return;
+  if (x.size() == 0 || dy.size() == 0) {
+    leave_zero(dgamma);
+    leave_zero(dbeta);
+    return;
+  }
+  dispatch_device("channel_norm_dparameters", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    Context& context = context_of(x);
+    const Index copies = dy.size() / x.size();
+    auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
+    norm.dy = input<T>(dy);
+    const Parts parts = gradient_sums("channel_norm_dparameters", norm, SumsBy::channel, copies, context, x.device());
+    launch("channel_norm_dparameters", context, warp_each_config(copies * parts.of.sums), leave_parameters<T>,
+           input<GradientSums>(parts.states), parts.of, copies, output<T>(dgamma.tensor), dgamma.add,
+           output<T>(dbeta.tensor), dbeta.add);
+  });
+}
+
+}  // namespace jnorm::cuda

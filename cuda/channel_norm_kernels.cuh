@@ -1,0 +1,360 @@
+#pragma once
+
+// BatchNorm and GroupNorm over [outer, channels, inner]. The formulas with their tags stand in
+// core/kernels/channel_norm.cpp.
+//
+// Sums are in float64 and in two steps: of parts of the elements, then of these. BatchNorm of [outer, channels] walks
+// down the columns; all else walks along lines, the elements side by side that share a channel, or a group where inner
+// is 1. Statistics take one pass: sums about the first element of each part, which float64 keeps exact for all of
+// float32. A float64 variance that float64 doesn't hold (|x| of 1e154) makes its statistic NaN.
+
+#include <jnorm/core/kernels.hpp>
+#include <jnorm/cuda/channel_norm_config.hpp>
+#include <jnorm/cuda/divide.cuh>
+#include <jnorm/cuda/norm_kernels.cuh>
+
+namespace jnorm::cuda {
+
+// What the kernels read. A line holds the elements of one channel, or of a group where inner is 1.
+template <class T>
+struct ChannelNorm {
+  ChannelLayout layout;
+  Index statistic_count;
+  Divisor group_channels, lines, lines_of_outer, line_length;
+  const T *x = nullptr, *dy = nullptr, *gamma = nullptr, *beta = nullptr;
+  const std::int32_t* mask = nullptr;  // [outer, inner]
+  const double *mean = nullptr, *rstd = nullptr;
+
+  JNORM_DEVICE bool counted(Index position) const { return mask == nullptr || load_read_only(mask + position) != 0; }
+  JNORM_DEVICE Index statistic(Index o, Index channel) const {
+    return layout.groups > 0 ? o * layout.groups + group_channels.quotient(channel) : channel;
+  }
+  // As LayerNorm's rows have them: the mean is rounded, and what is lost stands in the shift.
+  JNORM_DEVICE RowStatistics<true, Wide<T>> statistics(Index s) const {
+    const double exact = load_read_only(mean + s), scale = load_read_only(rstd + s);
+    const auto rounded = static_cast<Wide<T>>(exact);
+    return {rounded, static_cast<Wide<T>>(scale), static_cast<Wide<T>>((rounded - exact) * scale)};
+  }
+  JNORM_DEVICE Wide<T> gamma_of(Index channel) const {
+    return gamma == nullptr ? Wide<T>(1) : widen(load_read_only(gamma + channel));
+  }
+  JNORM_DEVICE Wide<T> beta_of(Index channel) const {
+    return beta == nullptr ? Wide<T>(0) : widen(load_read_only(beta + channel));
+  }
+};
+
+// Where the elements of a line are from its i-th on.
+template <class T>
+struct LinePlace {
+  Index o, channel, channel_step, statistic, position;
+  JNORM_DEVICE LinePlace(const ChannelNorm<T>& norm, Index line, Index i) {
+    const bool group = norm.layout.inner == 1;
+    o = norm.lines_of_outer.quotient(line);
+    const Index in_outer = line - o * norm.lines_of_outer.value();
+    channel = group ? in_outer * norm.line_length.value() + i : in_outer;
+    channel_step = group ? 1 : 0;
+    statistic = norm.statistic(o, channel);
+    position = o * norm.layout.inner + (group ? 0 : i);
+  }
+};
+
+// Sums about a pivot, the first element that is counted.
+struct PivotSums {
+  double pivot = 0, sum = 0, squares = 0, count = 0;
+
+  JNORM_DEVICE void add(double element) {
+    if (count == 0) pivot = element;
+    const double deviation = element - pivot;
+    sum += deviation;
+    squares += deviation * deviation;
+    count += 1;
+  }
+  JNORM_DEVICE Moments<double> moments() const {
+    if (count == 0) return {};
+    const double mean = sum / count;
+    return {count, pivot + mean, squares - mean * sum};
+  }
+};
+
+// Over the elements of a channel or a statistic: of dy or of u = gamma dy, of that times x_hat, and how many count.
+struct GradientSums {
+  double plain = 0, times_x_hat = 0, count = 0;
+};
+JNORM_DEVICE GradientSums combine(const GradientSums& a, const GradientSums& b) {
+  return {a.plain + b.plain, a.times_x_hat + b.times_x_hat, a.count + b.count};
+}
+JNORM_DEVICE GradientSums shuffle_xor(const GradientSums& s, int lanes) {
+  return {shuffle_xor(s.plain, lanes), shuffle_xor(s.times_x_hat, lanes), shuffle_xor(s.count, lanes)};
+}
+JNORM_DEVICE GradientSums shuffle(const GradientSums& s, int source_lane) {
+  return {shuffle(s.plain, source_lane), shuffle(s.times_x_hat, source_lane), shuffle(s.count, source_lane)};
+}
+
+// Where a thread stands that walks down columns.
+template <int N>
+struct ColumnPlace {
+  Index copy, part, column, row, row_step;
+  JNORM_DEVICE explicit ColumnPlace(const ColumnWalk& walk) {
+    const Index at_once = kColumnWalkThreads / walk.lanes, block = block_x() / walk.tiles;
+    copy = block / walk.parts;
+    part = block % walk.parts;
+    column = (block_x() % walk.tiles * walk.lanes + thread_index() % walk.lanes) * N;
+    row = part * at_once + thread_index() / walk.lanes;
+    row_step = walk.parts * at_once;
+  }
+};
+
+// Merges what the rows of a block have found for each column, and leaves it in [copies, parts, channels].
+template <int N, class State>
+JNORM_DEVICE void leave_columns(const State (&states)[N], const ColumnPlace<N>& at, const ColumnWalk& walk,
+                                Index channels, State* parts) {
+  State* const scratch = dynamic_smem<State>();
+  JNORM_UNROLL
+  for (int j = 0; j < N; ++j) {
+    block_barrier();
+    scratch[thread_index()] = states[j];
+    block_barrier();
+    if (thread_index() >= walk.lanes || at.column >= channels) continue;
+    State total = scratch[thread_index()];
+    for (int i = thread_index() + walk.lanes; i < kColumnWalkThreads; i += walk.lanes) {
+      total = combine(total, scratch[i]);
+    }
+    parts[(at.copy * walk.parts + at.part) * channels + at.column + j] = total;
+  }
+}
+
+template <class T, int N>
+JNORM_KERNEL(kColumnWalkThreads)
+column_moments(ChannelNorm<T> norm, ColumnWalk walk, Moments<double>* parts) {
+  const ColumnPlace<N> at(walk);
+  const auto [outer, channels, inner, groups] = norm.layout;
+  PivotSums sums[N];
+  for (Index o = at.row; at.column < channels && o < outer; o += at.row_step) {
+    const Pack<T, N> x = load_input_pack<N>(norm.x + o * channels + at.column);
+    if (!norm.counted(o)) continue;
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) sums[j].add(static_cast<double>(widen(x[j])));
+  }
+  Moments<double> moments[N];
+  JNORM_UNROLL
+  for (int j = 0; j < N; ++j) moments[j] = sums[j].moments();
+  leave_columns(moments, at, walk, channels, parts);
+}
+
+// Each warp's segment of a line. Lines of GroupNorm's statistics are whole groups.
+template <class T, int N>
+JNORM_KERNEL(kLineThreads)
+line_moments(ChannelNorm<T> norm, LineWalk walk, Moments<double>* parts) {
+  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  if (item >= walk.lines * walk.segments) return;
+  const Index line = item / walk.segments, from = item % walk.segments * walk.segment;
+  const Index to = from + walk.segment < walk.length ? from + walk.segment : walk.length;
+  const Index first_position = norm.layout.groups > 0 ? 0 : line / norm.layout.channels * norm.layout.inner;
+  PivotSums sums;
+  for (Index i = from + lane_index() * N; i < to; i += kWarpSize * N) {
+    const Pack<T, N> x = load_input_pack<N>(norm.x + line * walk.length + i);
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (norm.counted(first_position + i + j)) sums.add(static_cast<double>(widen(x[j])));
+    }
+  }
+  const Moments<double> moments = warp_reduce(sums.moments());
+  if (lane_index() == 0) parts[item] = moments;
+}
+
+template <class T, int N>
+JNORM_KERNEL(kColumnWalkThreads)
+column_sums(ChannelNorm<T> norm, ColumnWalk walk, GradientSums* parts) {
+  const ColumnPlace<N> at(walk);
+  const auto [outer, channels, inner, groups] = norm.layout;
+  GradientSums sums[N];
+  double count = 0;
+  RowStatistics<true, Wide<T>> statistics[N];
+  Wide<T> gamma[N];
+  for (Index o = at.row; at.column < channels && o < outer; o += at.row_step) {
+    const Pack<T, N> x = load_input_pack<N>(norm.x + o * channels + at.column);
+    const Pack<T, N> dy = load_input_pack<N>(norm.dy + (at.copy * outer + o) * channels + at.column);
+    if (o == at.row || groups > 0) {  // BatchNorm's are the same in all rows
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) {
+        statistics[j] = norm.statistics(norm.statistic(o, at.column + j));
+        gamma[j] = norm.gamma_of(at.column + j);
+      }
+    }
+    if (!norm.counted(o)) continue;
+    count += 1;  // of every column: one register does
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const Wide<T> u = gamma[j] * widen(dy[j]);
+      sums[j].plain += u;
+      sums[j].times_x_hat += u * statistics[j].x_hat(widen(x[j]));
+    }
+  }
+  JNORM_UNROLL
+  for (int j = 0; j < N; ++j) sums[j].count = count;
+  leave_columns(sums, at, walk, channels, parts);
+}
+
+template <class T, int N>
+JNORM_KERNEL(kLineThreads)
+line_sums(ChannelNorm<T> norm, LineWalk walk, Index copies, GradientSums* parts) {
+  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index(), items = walk.lines * walk.segments;
+  if (item >= copies * items) return;
+  const Index line = item % items / walk.segments, from = item % walk.segments * walk.segment;
+  const Index to = from + walk.segment < walk.length ? from + walk.segment : walk.length;
+  const T* const x = norm.x + line * walk.length;
+  const T* const dy = norm.dy + (item / items * walk.lines + line) * walk.length;
+  const LinePlace<T> first(norm, line, 0);
+  const auto statistics = norm.statistics(first.statistic);
+  GradientSums sums;
+  for (Index i = from + lane_index() * N; i < to; i += kWarpSize * N) {
+    const Pack<T, N> x_pack = load_input_pack<N>(x + i), dy_pack = load_input_pack<N>(dy + i);
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (!norm.counted(first.position + i + j)) continue;
+      const Wide<T> gamma = norm.gamma_of(first.channel + first.channel_step * (i + j));
+      const Wide<T> u = gamma * widen(dy_pack[j]), u_x_hat = u * statistics.x_hat(widen(x_pack[j]));
+      sums = combine(sums, {static_cast<double>(u), static_cast<double>(u_x_hat), 1.0});
+    }
+  }
+  sums = warp_reduce(sums);
+  if (lane_index() == 0) parts[item] = sums;
+}
+
+// Which parts belong to sum k of a copy: (k base + i stride) width + j of the copy's `all`, for i < height, j < width.
+struct PartsOfSum {
+  Index sums, base, stride, height, width, all;
+
+  template <class State>
+  JNORM_DEVICE State total(const State* parts, Index copy, Index k) const {
+    State state;
+    for (Index part = lane_index(); part < height * width; part += kWarpSize) {
+      const Index i = part / width, j = part % width;
+      state = combine(state, parts[copy * all + (k * base + i * stride) * width + j]);
+    }
+    return warp_reduce(state);
+  }
+};
+
+// A warp for each statistic. All three are 0 where nothing is counted. [BN.1] [GN.1]
+inline constexpr double kLargestVariance = std::numeric_limits<double>::max();
+template <class T>
+JNORM_KERNEL(kLineThreads)
+leave_statistics(const Moments<double>* parts, PartsOfSum of, double eps, T* mean, T* variance, T* rstd) {
+  const Index k = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  if (k >= of.sums) return;
+  const Moments<double> moments = of.total(parts, 0, k);
+  if (lane_index() != 0) return;
+  const bool none = moments.count == 0;
+  const double square = none ? 0 : moments.squares / moments.count;
+  mean[k] = moments.mean;
+  variance[k] = square;
+  rstd[k] = none ? 0 : square <= kLargestVariance ? 1 / sqrt(square + eps) : square * 0;
+}
+
+// A warp for each statistic of each copy: mean(u) and mean(u x_hat).
+struct GradientMeans {
+  double u, u_x_hat;
+};
+template <class T>
+JNORM_KERNEL(kLineThreads)
+leave_means(const GradientSums* parts, PartsOfSum of, Index copies, T* means) {
+  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  if (item >= copies * of.sums) return;
+  const GradientSums sums = of.total(parts, item / of.sums, item % of.sums);
+  if (lane_index() != 0) return;
+  const double share = sums.count == 0 ? 0 : 1 / sums.count;
+  means[item] = {sums.plain * share, sums.times_x_hat * share};
+}
+
+// A warp for each channel of each copy. [BN.3] [GN.3]
+template <class T>
+JNORM_KERNEL(kLineThreads)
+leave_parameters(const GradientSums* parts, PartsOfSum of, Index copies, T* dgamma, bool add_dgamma, T* dbeta,
+                 bool add_dbeta) {
+  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  if (item >= copies * of.sums) return;
+  const GradientSums sums = of.total(parts, item / of.sums, item % of.sums);
+  if (lane_index() != 0) return;
+  if (dgamma != nullptr) put(dgamma[item], static_cast<Wide<T>>(sums.times_x_hat), add_dgamma);
+  if (dbeta != nullptr) put(dbeta[item], static_cast<Wide<T>>(sums.plain), add_dbeta);
+}
+
+// What becomes of an element: y, or dx. Both are 0 where it isn't counted.
+template <class T>
+struct ForwardElement {
+  RowStatistics<true, Wide<T>> statistics;
+  Wide<T> gamma, beta;
+  ForwardElement() = default;
+  JNORM_DEVICE ForwardElement(const ChannelNorm<T>& norm, const GradientMeans* /*means*/, Index /*copy*/, Index s,
+                              Index channel)
+      : statistics(norm.statistics(s)), gamma(norm.gamma_of(channel)), beta(norm.beta_of(channel)) {}
+  JNORM_DEVICE Wide<T> operator()(Wide<T> x, Wide<T> /*dy*/) const {  // [BN.1] [GN.1]
+    return gamma * statistics.x_hat(x) + beta;
+  }
+};
+template <class T>
+struct BackwardElement {
+  RowStatistics<true, Wide<T>> statistics;
+  Wide<T> gamma, mean_u, mean_u_x_hat;
+  BackwardElement() = default;
+  JNORM_DEVICE BackwardElement(const ChannelNorm<T>& norm, const GradientMeans* means, Index copy, Index s,
+                               Index channel)
+      : statistics(norm.statistics(s)), gamma(norm.gamma_of(channel)) {
+    const GradientMeans* const own = means + copy * norm.statistic_count + s;
+    mean_u = static_cast<Wide<T>>(load_read_only(&own->u));
+    mean_u_x_hat = static_cast<Wide<T>>(load_read_only(&own->u_x_hat));
+  }
+  JNORM_DEVICE Wide<T> operator()(Wide<T> x, Wide<T> dy) const {  // [BN.2] [GN.2]
+    return (gamma * dy - mean_u - statistics.x_hat(x) * mean_u_x_hat) * statistics.rstd;
+  }
+};
+
+// BatchNorm of [outer, channels]: a thread keeps what belongs to its columns.
+template <template <class> class Element, class T, int N>
+JNORM_KERNEL(kColumnWalkThreads)
+column_elements(ChannelNorm<T> norm, ColumnWalk walk, const GradientMeans* means, T* result, bool add) {
+  const ColumnPlace<N> at(walk);
+  const auto [outer, channels, inner, groups] = norm.layout;
+  if (at.column >= channels) return;
+  Element<T> elements[N];
+  JNORM_UNROLL
+  for (int j = 0; j < N; ++j) elements[j] = Element<T>(norm, means, at.copy, at.column + j, at.column + j);
+  for (Index o = at.row; o < outer; o += at.row_step) {
+    const Index from = o * channels + at.column, to = at.copy * outer * channels + from;
+    const Pack<T, N> x = load_input_pack<N>(norm.x + from);
+    const Pack<T, N> dy = norm.dy == nullptr ? Pack<T, N>{} : load_input_pack<N>(norm.dy + to);
+    const bool counted = norm.counted(o);
+    Pack<Wide<T>, N> values;
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) values[j] = counted ? elements[j](widen(x[j]), widen(dy[j])) : Wide<T>(0);
+    put_pack(result + to, values, add);
+  }
+}
+
+// All other layouts: a thread finds for each pack where it lies.
+template <template <class> class Element, class T, int N>
+JNORM_KERNEL(kElementwiseThreads)
+line_elements(ChannelNorm<T> norm, Index packs, const GradientMeans* means, T* result, bool add) {
+  const Index length = norm.line_length.value();
+  for (Index pack = block_x() * block_size() + thread_index(); pack < packs; pack += grid_x() * block_size()) {
+    const Index row = norm.line_length.quotient(pack * N), i = pack * N - row * length;
+    const Index copy = norm.lines.quotient(row), line = row - copy * norm.lines.value();
+    const LinePlace<T> at(norm, line, i);
+    const Pack<T, N> x = load_input_pack<N>(norm.x + line * length + i);
+    const Pack<T, N> dy = norm.dy == nullptr ? Pack<T, N>{} : load_input_pack<N>(norm.dy + pack * N);
+    Element<T> element(norm, means, copy, at.statistic, at.channel);
+    Pack<Wide<T>, N> values;
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (j > 0 && at.channel_step != 0) {
+        element = Element<T>(norm, means, copy, at.statistic, at.channel + j);
+      }
+      const bool counted = norm.counted(at.position + (at.channel_step != 0 ? 0 : j));
+      values[j] = counted ? element(widen(x[j]), widen(dy[j])) : Wide<T>(0);
+    }
+    put_pack(result + pack * N, values, add);
+  }
+}
+
+}  // namespace jnorm::cuda
