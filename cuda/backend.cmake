@@ -17,6 +17,7 @@ if(NOT build_cuda OR NOT kernels)
   add_library(jnorm_cuda STATIC ${CMAKE_CURRENT_LIST_DIR}/without_cuda.cpp)
   add_library(jnorm::cuda ALIAS jnorm_cuda)
   target_link_libraries(jnorm_cuda PUBLIC jnorm_core PRIVATE fmt::fmt $<BUILD_INTERFACE:jnorm_warnings>)
+  set(JNORM_CUDA_DEPENDENCY "")
   return()
 endif()
 
@@ -57,8 +58,9 @@ list(FILTER sources EXCLUDE REGEX without_cuda)
 add_library(jnorm_cuda STATIC ${sources} $<TARGET_OBJECTS:jnorm_cuda_kernels>)
 add_library(jnorm::cuda ALIAS jnorm_cuda)
 target_link_libraries(jnorm_cuda PUBLIC jnorm_core
-                                 PRIVATE fmt::fmt $<BUILD_INTERFACE:jnorm_warnings> $<BUILD_INTERFACE:CUDA::cudart_static>
+                                 PRIVATE fmt::fmt $<BUILD_INTERFACE:jnorm_warnings> CUDA::cudart_static
                                          ${CMAKE_DL_LIBS})
 target_include_directories(jnorm_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_definitions(jnorm_cuda PRIVATE JNORM_CUBLAS_NAME="libcublas.so.${CUDAToolkit_VERSION_MAJOR}"
                                               JNORM_CUBLAS_FOLDER="${CUDAToolkit_LIBRARY_DIR}")
+set(JNORM_CUDA_DEPENDENCY CUDAToolkit)  # of an installed copy, too
