@@ -42,14 +42,16 @@ void plan_rows(ReductionPlan& plan, int pack_size, Split split) {
   cut(plan, std::clamp(blocks_wanted / plan.outer, Index{1}, std::max(most_parts, Index{1})), pack_size);
 }
 
-// Some neighbouring columns a block; more rows at once the more there are.
+// Some neighbouring columns a block; more rows at once the more there are. Up to a few thousand rows one pass is done
+// before a second one could begin; of more, each block has a part.
 void plan_columns(ReductionPlan& plan, int pack_size, Split split) {
-  constexpr Index blocks_wanted = 1024, rows_a_thread = 8;
+  constexpr Index blocks_wanted = 4096, rows_a_thread = 8, rows_of_one_pass = 2048;
+  const bool in_parts = split == Split::allowed && plan.length > rows_of_one_pass;
   const Index packs = plan.outer * (plan.inner / pack_size);
-  const int rows_at_once = power_of_two_from(ceil_divide(plan.length, rows_a_thread), split == Split::allowed ? 8 : 32);
+  const int rows_at_once = power_of_two_from(ceil_divide(plan.length, rows_a_thread), in_parts ? 8 : 32);
   plan.lanes = power_of_two_from(packs, kReductionThreads / rows_at_once);
   const Index tiles = ceil_divide(packs, plan.lanes), groups = kReductionThreads / plan.lanes;
-  const Index most_parts = split == Split::allowed ? plan.length / (groups * rows_a_thread) : 1;
+  const Index most_parts = in_parts ? plan.length / (groups * rows_a_thread) : 1;
   cut(plan, std::clamp(blocks_wanted / tiles, Index{1}, std::max(most_parts, Index{1})), 1);
 }
 

@@ -43,7 +43,8 @@ TEST_CASE("reduction_plan: lanes, parts and blocks of rows and columns") {
            {3, 0, 1, 4, Split::allowed, 1, 1, 0, 1},
            // Columns: side by side where there are few rows, in parts where there are many.
            {1, 5, 1024, 4, Split::allowed, 256, 1, 5, 1},
-           {1, 32768, 1024, 4, Split::allowed, 32, 128, 256, 1024},
+           {1, 1024, 128, 4, Split::allowed, 8, 1, 1024, 4},
+           {1, 32768, 1024, 4, Split::allowed, 32, 512, 64, 4096},
            {1, 32768, 3, 1, Split::allowed, 4, 64, 512, 64},
            {512, 12, 64, 4, Split::allowed, 128, 1, 12, 64},
            {1, 128, 1024, 1, Split::no, 16, 1, 128, 64},

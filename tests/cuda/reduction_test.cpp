@@ -108,7 +108,7 @@ TEST_CASE("cuda reduction: rows by a group of lanes, by a block, and by several 
 }
 
 TEST_CASE("cuda reduction: columns in one part and in several, wide and narrow") {
-  for (const auto& [rows, width] : std::vector<std::pair<Index, Index>>{{5, 320}, {3000, 5}, {600, 64}, {1, 1017}}) {
+  for (const auto& [rows, width] : std::vector<std::pair<Index, Index>>{{5, 320}, {3000, 5}, {2500, 64}, {600, 64}, {1, 1017}}) {
     for (const DType dtype : {DType::float32, DType::float16}) {
       const Tensor x = random_positive({2, rows, width}, dtype, 1);
       for (const Reduce reduce : kReductions) {

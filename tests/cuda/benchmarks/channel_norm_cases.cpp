@@ -100,11 +100,14 @@ Case channel_norm_case(const Maker& make, ChannelLayout layout, Way way) {
   });
   const bool grouped = layout.groups > 0;
   const Index count = layout.outer * layout.channels * layout.inner;
-  const Index passes = (way == Way::forward ? 3 : 5) - (grouped ? (way == Way::forward ? 1 : 2) : 0);
+  const Index all = way == Way::forward ? cuda::channel_norm_bytes(count, make.element())
+                                        : cuda::channel_norm_dx_bytes(count, make.element());
+  // A group fits on chip: x, and dy, need be read only once.
+  const Index spared = grouped ? (way == Way::forward ? 1 : 2) * count * make.element() : 0;
   return {
       .shape = fmt::format("{}x{}x{}", layout.outer, layout.channels, layout.inner),
       .dtype = make.dtype(),
-      .bytes = passes * count * make.element(),
+      .bytes = all - spared,
       .bar = grouped ? 0.85 : 0.82,
       .sets = sets,
       .launch =
