@@ -44,7 +44,7 @@ const TransformerConfig& validated(const TransformerConfig& config) {
 
 Tensor moved(const Tensor& tensor, Device device) { return tensor.defined() ? tensor.to(device) : tensor; }
 
-Tensor positions(Index first, Index length) {
+Tensor counted_from(Index first, Index length) {
   Tensor result = Tensor::uninitialized({length}, DType::int32);
   auto* const data = result.output_data<std::int32_t>();
   std::iota(data, data + length, static_cast<std::int32_t>(first));
@@ -71,6 +71,7 @@ Transformer::Transformer(const TransformerConfig& config, const Rng& rng)
     encoder_blocks_ = &add("encoder_blocks", make_blocks(config, Side::encoder, rng.split("encoder_blocks")));
     if (config.has_final_norm()) encoder_norm_ = &add("encoder_norm", make_norm(config.norm_config()));
   }
+  positions_ = counted_from(0, config.context);
   blocks_ = &add("blocks", make_blocks(config, both ? Side::decoder : Side::alone, rng.split("blocks")));
   if (config.has_final_norm()) final_norm_ = &add("final_norm", make_norm(config.norm_config()));
   if (config.head_transform) {
@@ -107,7 +108,7 @@ Var Transformer::embed(Tape& tape, const Tensor& tokens, const Pass& pass, Sourc
 
   Var x = token_embedding_(tape, tokens.to(device()), line);  // [B, T, dim]
   if (config_.scaled_embedding) x = affine(x, std::sqrt(static_cast<double>(config_.dim)), 0.0, line);
-  const Tensor at = positions(first_position, length).to(device());
+  const Tensor at = positions_of(first_position, length);
   if (position_embedding_ != nullptr) x = x + (*position_embedding_)(tape, at, line);  // [T, dim] beside every sequence
   if (sinusoids_.defined()) x = x + embedding(tape.constant(sinusoids_, "sinusoids", line), at, line);
   x = jnorm::to(x, config_.activation_dtype(), line);
@@ -198,6 +199,11 @@ void Transformer::to(DType dtype) {
 void Transformer::to(Device device) {
   Module::to(device);
   sinusoids_ = moved(sinusoids_, device);
+  positions_ = positions_.to(device);
+}
+
+Tensor Transformer::positions_of(Index first, Index length) const {
+  return first == 0 ? positions_.first_rows(length) : counted_from(first, length).to(device());
 }
 
 }  // namespace jnorm

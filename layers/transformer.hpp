@@ -58,11 +58,13 @@ class Transformer : public Module {
 
  private:
   Var encode(Tape& tape, const ModelInput& input, SourceLine line);
+  Tensor positions_of(Index first, Index length) const;  // first, first + 1, ..., where the model is
   Var end_streams(const Var& x, Layer* norm, const Pass& pass) const;
 
   TransformerConfig config_;
   Embedding& token_embedding_;
   Embedding* position_embedding_ = nullptr;
+  Tensor positions_;  // [context]: 0, 1, ...
   Tensor sinusoids_;  // [context, dim], of sinusoidal positions
   Layer* embedding_norm_ = nullptr;
   Layer* embedding_dropout_ = nullptr;

@@ -6,10 +6,12 @@
 //   [ROT.4]  y_dot is [ROT.2] of x_dot
 
 #include <cmath>
+#include <numeric>
 
 #include <jnorm/autograd/ops.hpp>
 #include <jnorm/autograd/site.hpp>
 #include <jnorm/autograd/sweep.hpp>
+#include <jnorm/core/operations.hpp>
 
 namespace jnorm {
 
@@ -17,10 +19,11 @@ namespace {
 
 // The table's row for each row of x [B, T, H]: 0 ... T - 1 for each sequence. [B T], int32
 Tensor table_rows_of(const Tensor& x) {
-  Tensor rows = Tensor::uninitialized({x.rows()}, DType::int32, x.device());
-  auto* const row = rows.output_data<std::int32_t>();
-  for (Index r = 0; r < x.rows(); ++r) row[r] = static_cast<std::int32_t>(r % x.dim(1));
-  return rows;
+  if (x.size() == 0) return Tensor::uninitialized({x.rows()}, DType::int32, x.device());
+  Tensor sequence = Tensor::uninitialized({x.dim(1)}, DType::int32);  // 0, 1, ..., T - 1, the same for each of B
+  auto* const row = sequence.output_data<std::int32_t>();
+  std::iota(row, row + x.dim(1), 0);
+  return broadcast_to(sequence.to(x.device()), {x.dim(0), x.dim(1)}).reshape({x.rows()});
 }
 
 struct Rotary : Fused<Rotary> {
