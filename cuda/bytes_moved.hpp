@@ -79,4 +79,13 @@ constexpr Index embedding_dtable_bytes(Index copies, Index R, Index V, Index H, 
   return copies * (R * H * s + (add ? 0 : V * H * s)) + 4 * R;
 }
 
+// Attention: q and y of all queries, k and v of all keys (with B sequences in every size), and lse. Backward, dy and
+// the three gradients beside them; what blocks read again comes from a cache.
+constexpr Index attention_bytes(Index q, Index k, Index v, Index y, Index lse, Index s) {
+  return (q + k + v + y) * s + lse * (s < 4 ? 4 : s);
+}
+constexpr Index attention_backward_bytes(Index q, Index k, Index v, Index y, Index lse, Index s) {
+  return 2 * attention_bytes(q, k, v, y, lse, s);
+}
+
 }  // namespace jnorm::cuda

@@ -88,7 +88,7 @@ LaunchConfig run_config(Index count, Index strips, Index bytes_per_thread);
 // at a time.
 constexpr int kAttentionThreads = 128;
 constexpr int kTileRows = 64;
-constexpr int kPassingRows = 32;  // backward
+
 constexpr Index kFlagBytes = 16;  // one int a warp
 template <class A>
 constexpr int kRowPadding = static_cast<int>(16 / sizeof(A));

@@ -53,6 +53,8 @@ constexpr Kernels kKernels{
     .cross_entropy_dx = cuda::cross_entropy_dx,
     .embedding = cuda::embedding,
     .embedding_dtable = cuda::embedding_dtable,
+    .attention = cuda::attention,
+    .attention_backward = cuda::attention_backward,
     .rotary_table = cuda::rotary_table,
     .rotary = cuda::rotary,
     .adam = cuda::adam,

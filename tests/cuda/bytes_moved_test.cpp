@@ -53,6 +53,13 @@ TEST_CASE("bytes moved: norms over channels read x twice forward, and x and dy t
   CHECK(channel_norm_dparameters_bytes(1000, 2) == 4000);
 }
 
+TEST_CASE("bytes moved: attention reads q, k and v and writes y, and backward as much again") {
+  const Index rows = Index{32} * 256 * 512, lse = Index{32} * 8 * 256;
+  CHECK(attention_bytes(rows, rows, rows, rows, lse, 4) == 67108864 + 262144);
+  CHECK(attention_bytes(rows, rows, rows, rows, lse, 2) == 33554432 + 262144);
+  CHECK(attention_backward_bytes(rows, rows, rows, rows, lse, 4) == 134217728 + 524288);
+}
+
 TEST_CASE("bytes moved: counts beyond 32 bits") { CHECK(row_reduction_bytes(1 << 20, 1 << 16, 4) == 274877906944); }
 
 TEST_CASE("bytes moved: elementwise reads operands and writes the result") {

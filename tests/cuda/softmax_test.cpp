@@ -74,8 +74,8 @@ TEST_CASE("cuda softmax: rows of a warp, of a block, and longer ones in chunks")
   check_all(random({1, 131072}, DType::float32, 1), random({1, 131072}, DType::float32, 2));
 }
 
-TEST_CASE("cuda softmax: more rows than a grid's y axis takes") {
-  const Tensor x = random({70001, 3}, DType::float32, 1);
+TEST_CASE("cuda softmax: many short rows") {
+  const Tensor x = random({on_gpu() ? 70001 : 301, 3}, DType::float32, 1);  // config_test.cpp covers the grid
   CHECK(distance(forward(kSoftmax, x), right_forward(kSoftmax, x)) < bound(DType::float32));
 }
 
