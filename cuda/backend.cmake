@@ -49,8 +49,11 @@ set_target_properties(jnorm_cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDA
 target_include_directories(jnorm_cuda_kernels PRIVATE ${JNORM_INCLUDE_ROOT})
 # Registers that spill and arrays that lie in memory cost more than any instruction: the assembler warns of both.
 target_compile_options(jnorm_cuda_kernels PRIVATE -Xptxas=-warn-spills,-warn-lmem-usage --threads=1)
-if(JNORM_WARNINGS_AS_ERRORS)
+if(JNORM_WARNINGS_AS_ERRORS OR (JNORM_TESTS AND CMAKE_CUDA_ARCHITECTURES STREQUAL 90))
   target_compile_options(jnorm_cuda_kernels PRIVATE -Werror=all-warnings)
+endif()
+if(JNORM_TESTS)  # tests/cuda/ptx reads the assembly in the objects
+  target_compile_options(jnorm_cuda_kernels PRIVATE --no-compress)
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)

@@ -135,7 +135,8 @@ JNORM_DEVICE void normalize_scaled(const NormForward<T>& norm, Index r) {
   const auto row = scaled_statistics<Centred, Team>(x, norm);
   const Wide<T> gain = gain_of(norm.gain);
   for (Index j = Team::index(); j < norm.length; j += Team::size()) {
-    store_pack(norm.y + r * norm.length + j, normalized<Centred, 1>(norm, row, load_input_pack<1>(x + j), gain, j));
+    store_output_pack(norm.y + r * norm.length + j,
+                      normalized<Centred, 1>(norm, row, load_input_pack<1>(x + j), gain, j));
   }
   save_statistics<Centred, Team>(norm, r, row);
 }
@@ -173,7 +174,7 @@ norm_forward(NormForward<T> norm) {
   for (int v = 0; v < V; ++v) {
     const Index column = Index{held_pack<Team>(v, packs)} * N;
     const Pack<T, N> y = normalized(norm, row, values[v], gain, column);
-    if (holds_pack<Team>(v, packs)) store_pack(norm.y + r * norm.length + column, y);
+    if (holds_pack<Team>(v, packs)) store_output_pack(norm.y + r * norm.length + column, y);
   }
   save_statistics<Centred, Team>(norm, r, row);
 }
@@ -243,7 +244,7 @@ norm_forward_long(NormForward<T> norm) {
   }
   for_each_share<N>(x, packs, Direction::backwards, [&](const Share<T, N>& share) {
     share.for_each([&](const Pack<T, N>& pack, Index column) {
-      store_pack(norm.y + r * norm.length + column, normalized(norm, row, pack, gain, column));
+      store_output_pack(norm.y + r * norm.length + column, normalized(norm, row, pack, gain, column));
     });
   });
   save_statistics<Centred, Team>(norm, r, row);

@@ -72,6 +72,19 @@ JNORM_DEVICE void store_pack(T* address, const Pack<T, N>& pack) {
   }
 }
 
+// The same to the device's memory, not to shared memory: always in one instruction.
+template <int N, class T>
+JNORM_DEVICE void store_output_pack(T* address, const Pack<T, N>& pack) {
+  if constexpr (N == 1) {
+    *address = pack.values[0];
+  } else {
+    using Raw = typename RawOf<static_cast<int>(sizeof(T)) * N>::type;
+    Raw raw;
+    memcpy(&raw, &pack, sizeof raw);
+    store_global(reinterpret_cast<Raw*>(address), raw);
+  }
+}
+
 // On the host: whether rows of `length` elements that begin at `address` can be read in packs of N, each aligned and
 // none across a row's end. A null address (a tensor that is absent) fits always.
 template <int N, class T>

@@ -78,6 +78,11 @@ template <class Raw>
 JNORM_DEVICE Raw load_read_only(const Raw* address) {
   return __ldg(address);
 }
+// A store to the device's memory in one instruction: the compiler splits some of store_aligned's.
+template <class Raw>
+JNORM_DEVICE void store_global(Raw* address, Raw value) {
+  __stwb(address, value);
+}
 using Bytes16 = uint4;
 using Bytes8 = uint2;
 using Bytes4 = unsigned;

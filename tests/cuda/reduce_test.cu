@@ -16,6 +16,17 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+template <class State>
+JNORM_DEVICE bool same_bits(const State& a, const State& b) {
+  unsigned left[sizeof(State) / 4], right[sizeof(State) / 4];
+  memcpy(left, &a, sizeof a);
+  memcpy(right, &b, sizeof b);
+  bool same = true;
+  JNORM_UNROLL
+  for (std::size_t i = 0; i < sizeof(State) / 4; ++i) same = same && left[i] == right[i];
+  return same;
+}
+
 // Thread t reduces x[t], x[t + block_size], ...; y[0], y[1], ... are the members of thread 0's result, and the last
 // place counts the threads whose result has other bits.
 template <class State, class Read, class Write>
@@ -24,7 +35,7 @@ JNORM_DEVICE void reduce_strided(const float* x, Index count, float* y, Read rea
   for (Index i = thread_index(); i < count; i += block_size()) state = combine(state, read(x[i]));
   state = block_reduce(state, dynamic_smem<State>());
   const State first = shuffle(state, 0);
-  if (memcmp(&first, &state, sizeof state) != 0) atomic_add(reinterpret_cast<int*>(y + 3), 1);
+  if (!same_bits(first, state)) atomic_add(reinterpret_cast<int*>(y + 3), 1);
   if (thread_index() == 0) write(state, y);
 }
 

@@ -124,6 +124,11 @@ T load_read_only(const T* address, SourceLine line = SourceLine::here()) {
   return value;
 }
 
+template <class Raw>
+void store_global(Raw* address, Raw value, SourceLine line = SourceLine::here()) {
+  store_aligned<Raw>(address, value, line);
+}
+
 inline float reciprocal_root(float x) { return 1 / std::sqrt(x); }
 inline double reciprocal_root(double x) { return 1 / std::sqrt(x); }
 inline double sin_pi(double x) { return std::sin(std::numbers::pi * x); }

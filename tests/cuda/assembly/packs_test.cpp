@@ -1,0 +1,108 @@
+// Loads and stores of 16 bytes in the kernels' assembly (PTX), which nvcc leaves in its objects. A kernel that lost
+// them would give the same values at a fraction of the memory's speed.
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+struct Packs {
+  int loads = 0, stores = 0;
+};
+
+// "_ZN5jnorm4cuda14squares_kernelIfEEv..." -> "squares_kernel<float>".
+std::string readable(const std::string& mangled) {
+  char* const demangled = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, nullptr);
+  std::string name = demangled == nullptr ? mangled : demangled;
+  std::free(demangled);
+  name = std::regex_replace(name, std::regex("jnorm::cuda::|^void |__nv_(?=bfloat16)|__(?=half)"), "");
+  return name.substr(0, name.find('('));
+}
+
+Packs packs_in(const std::string& assembly) {
+  static const std::regex access(R"(\b(ld|st)\.[a-z.]*global[a-z.:0-9]*\.(v4\.[a-z]32|v2\.[a-z]64|b128)\b)");
+  Packs packs;
+  for (std::sregex_iterator found(assembly.begin(), assembly.end(), access), end; found != end; ++found) {
+    ++((*found)[1] == "ld" ? packs.loads : packs.stores);
+  }
+  return packs;
+}
+
+// Every kernel's, by its readable name.
+const std::map<std::string, Packs>& kernels() {
+  static const auto found = [] {
+    std::map<std::string, Packs> kernels;
+    std::istringstream objects(JNORM_KERNEL_OBJECTS);
+    for (std::string path; std::getline(objects, path, ':');) {
+      std::ifstream file(path, std::ios::binary);
+      const std::string object(std::istreambuf_iterator<char>(file), {});
+      const std::string entry = ".entry ";
+      for (std::size_t at = object.find(entry); at != std::string::npos;) {
+        const std::size_t next = object.find(entry, at + 1);
+        const std::string text = object.substr(at + entry.size(), next == std::string::npos ? next : next - at);
+        kernels[readable(text.substr(0, text.find('(')))] = packs_in(text);
+        at = next;
+      }
+    }
+    return kernels;
+  }();
+  return found;
+}
+
+// At least so many packs are loaded and stored by the kernel of that name, in one instruction each.
+void expect_packs(const std::string& kernel, int loads, int stores) {
+  CAPTURE(kernel);
+  const auto found = kernels().find(kernel);
+  REQUIRE_MESSAGE(found != kernels().end(), "no such kernel in the objects");
+  CHECK(found->second.loads >= loads);
+  CHECK(found->second.stores >= stores);
+}
+
+// Kernels of packs are instantiated for so many elements of each type.
+struct Elements {
+  std::string type, count;
+};
+const std::vector<Elements> kElements{{"float", "4"}, {"bfloat16", "8"}, {"half", "8"}};
+
+}  // namespace
+
+TEST_CASE("assembly: the norms of rows load x, gamma and beta and store y in packs") {
+  for (const auto& [type, count] : kElements) {
+    for (const std::string team : {"BlockTeam<1024>", "WarpTeam<256>"}) {
+      expect_packs("norm_forward<true, " + team + ", " + type + ", " + count + ", 4>", 12, 4);
+      expect_packs("norm_forward<false, " + team + ", " + type + ", " + count + ", 4>", 8, 4);
+    }
+    expect_packs("norm_forward_long<true, " + type + ", " + count + ">", 16, 4);
+    expect_packs("norm_forward_long<false, " + type + ", " + count + ">", 12, 4);
+  }
+}
+
+TEST_CASE("assembly: the gradients of norms of rows load dy, x and gamma and store dx in packs") {
+  for (const auto& [type, count] : kElements) {
+    expect_packs("norm_backward<true, WarpTeam<512>, " + type + ", " + count + ", 4>", 28, 4);
+    expect_packs("norm_backward<false, WarpTeam<512>, " + type + ", " + count + ", 4>", 20, 4);
+    expect_packs("norm_backward_long<true, " + type + ", " + count + ">", 20, 4);
+    expect_packs("norm_backward_columns<true, " + type + ", " + count + ">", 2, 0);
+  }
+}
+
+TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN load packs") {
+  for (const std::string type : {"float", "bfloat16", "half"}) {
+    expect_packs("squares_kernel<" + type + ">", 4, 0);
+    expect_packs("first_non_finite_kernel<" + type + ">", 4, 0);
+    expect_packs("clip_to_norm_kernel<" + type + ">", 1, 1);
+    expect_packs("adam_kernel<" + type + ", float>", 2, 2);
+  }
+  expect_packs("adam_kernel<float, float>", 4, 3);
+}
