@@ -108,7 +108,8 @@ TEST_CASE("cuda reduction: rows by a group of lanes, by a block, and by several 
 }
 
 TEST_CASE("cuda reduction: columns in one part and in several, wide and narrow") {
-  for (const auto& [rows, width] : std::vector<std::pair<Index, Index>>{{5, 320}, {3000, 5}, {2500, 64}, {600, 64}, {1, 1017}}) {
+  for (const auto& [rows, width] :
+       std::vector<std::pair<Index, Index>>{{5, 320}, {3000, 5}, {2500, 64}, {600, 64}, {1, 1017}}) {
     for (const DType dtype : {DType::float32, DType::float16}) {
       const Tensor x = random_positive({2, rows, width}, dtype, 1);
       for (const Reduce reduce : kReductions) {
@@ -122,6 +123,20 @@ TEST_CASE("cuda reduction: columns in one part and in several, wide and narrow")
 TEST_CASE("cuda reduction: more rows than a grid's y axis takes") {
   CHECK(error_of(sum_by, random({70001, 3}, DType::float32, 1), 0b10) < tolerance(DType::float32));
   CHECK(error_of(sum_by, random({70001, 2, 3}, DType::float32, 1), 0b010) < tolerance(DType::float32));
+}
+
+TEST_CASE("cuda reduction: offsets beyond 32 bits") {
+  if (!on_gpu()) return;  // 10 GB
+  constexpr Index length = Index{1} << 30, count = 5 * length;
+  const Tensor x = full({5, length}, 1.0, DType::bfloat16, test_device());
+  device_kernels().copy_block(on_device(full({1}, 2.0, DType::bfloat16)), {.count = 1, .length = 1, .to = count - 1},
+                              x);
+  const Tensor rows = garbage_on_device({5}, DType::bfloat16), columns = garbage_on_device({64}, DType::bfloat16);
+  device_kernels().reduce(ReduceOp::max, x, 0b01, rows);
+  CHECK(rows.values() == std::vector<double>{1, 1, 1, 1, 2});
+  device_kernels().reduce(ReduceOp::max, x.reshape({count / 64, 64}), 0b10, columns);
+  CHECK(columns.at({0}) == 1.0);
+  CHECK(columns.at({63}) == 2.0);
 }
 
 TEST_CASE("cuda reduction: over no elements max is -inf, min inf, sum and norm 0, logsumexp -inf") {
