@@ -97,21 +97,24 @@ TeamConfig team_config(Index packs, std::span<const int> choices) {
   }
   // More than one pack a thread, so that several loads are on their way at once.
   for (const int held : choices) {
-    if (held > 1 && packs <= Index{kMaxTeamThreads} * held) {
+    if (held > 1 && packs <= Index{kMaxThreads} * held) {
       return {.threads = whole_warps(ceil_divide(packs, held)), .packs = held};
     }
   }
-  return {.threads = kMaxTeamThreads, .packs = 0};
+  return {.threads = kMaxThreads, .packs = 0};
 }
 
-TeamConfig streaming_team_config(Index packs, int per_thread) {
-  return {.threads = whole_warps(std::clamp<Index>(ceil_divide(packs, per_thread), 1, kMaxTeamThreads)), .packs = 0};
+TeamConfig stream_team_config(Index packs, int per_thread) {
+  const Index threads = std::clamp<Index>(ceil_divide(packs, per_thread), 1, kMaxStreamThreads);
+  return {.threads = whole_warps(threads), .packs = 0};
 }
 
-LaunchConfig row_team_launch(Index rows, const TeamConfig& team) {
+LaunchConfig row_team_launch(Index rows, const TeamConfig& team, Index kept_bytes) {
   constexpr int warps = 8;
-  if (team.threads == 32) return {.blocks_x = ceil_divide(rows, warps), .threads = 32 * warps};
-  return {.blocks_x = rows, .threads = team.threads, .shared_bytes = kReductionBytes};
+  const int rows_of_block = team.threads == 32 ? warps : 1;
+  return {.blocks_x = ceil_divide(rows, rows_of_block),
+          .threads = team.threads * rows_of_block,
+          .shared_bytes = kReductionBytes + rows_of_block * kept_bytes};
 }
 
 LaunchConfig rank_config(Index count) {

@@ -65,15 +65,17 @@ constexpr Index kReductionChunk = 32768;
 LaunchConfig chunk_config(Index chunks);
 // The threads that share a row of `packs` packs, and how many packs each one holds in registers: 0 if the row doesn't
 // fit and is read in chunks. `choices`, ascending, are the numbers of packs that there is a kernel for.
-constexpr int kMaxTeamThreads = 512;  // which leaves each of them 128 registers
 struct TeamConfig {
   int threads = 32, packs = 0;
 };
 TeamConfig team_config(Index packs, std::span<const int> choices);
-// For rows that are read in chunks anyhow, of `per_thread` packs a thread.
-TeamConfig streaming_team_config(Index packs, int per_thread);
-// A team for each row: several warps in a block, or one block.
-LaunchConfig row_team_launch(Index rows, const TeamConfig& team);
+// For rows that are read in chunks anyhow, of `per_thread` packs a thread: up to so many threads, so that a
+// multiprocessor has several rows at once.
+constexpr int kMaxStreamThreads = 512;
+TeamConfig stream_team_config(Index packs, int per_thread);
+// A team for each row: several warps in a block, or one block. Beside what its reductions need, each row may keep some
+// bytes in shared memory.
+LaunchConfig row_team_launch(Index rows, const TeamConfig& team, Index kept_bytes = 0);
 
 // Ranks of `count` positions: a block for some positions and a chunk of those that they are compared with.
 constexpr int kRankThreads = 256;

@@ -24,6 +24,11 @@ struct RowTeam {
   JNORM_DEVICE explicit RowTeam(int team_threads) : threads(team_threads), index(thread_index() % team_threads) {}
   JNORM_DEVICE Index row() const { return block_x() * (block_size() / threads) + thread_index() / threads; }
   JNORM_DEVICE bool leads() const { return index == 0; }
+  // The team's own place for a row in shared memory, beside that of the reductions.
+  template <class T>
+  JNORM_DEVICE T* kept(Index length) const {
+    return dynamic_smem<T>() + kReductionBytes / sizeof(T) + thread_index() / threads * length;
+  }
   // Every thread gets the result. Uses the beginning of the shared memory, if the team is a block.
   template <class State>
   JNORM_DEVICE State reduce(const State& state) const {
@@ -64,6 +69,12 @@ struct HeldRow {
       for (int j = 0; j < N; ++j) f(packs[p][j]);
     }
   }
+  JNORM_DEVICE void keep(T* row) const {
+    JNORM_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      if (inside(p)) store_pack<N>(row + offset(p), packs[p]);
+    }
+  }
   // result = f(index in the row, element), or is added to.
   template <class F>
   JNORM_DEVICE void put(T* result, bool add, const F& f) const {
@@ -82,28 +93,18 @@ struct HeldRow {
   }
 };
 
-// f(a's element, b's element) of two rows that are held alike, the fillers included.
+// result = f(a, b), or is added to, for a row b that lies somewhere.
 template <class T, int N, int kPacks, class F>
-JNORM_DEVICE void each_pair(const HeldRow<T, N, kPacks>& a, const HeldRow<T, N, kPacks>& b, F&& f) {
-  JNORM_UNROLL
-  for (int p = 0; p < kPacks; ++p) {
-    JNORM_UNROLL
-    for (int j = 0; j < N; ++j) f(a.packs[p][j], b.packs[p][j]);
-  }
-}
-
-// result = f(a, b), or is added to.
-template <class T, int N, int kPacks, class F>
-JNORM_DEVICE void put_pairs(const HeldRow<T, N, kPacks>& a, const HeldRow<T, N, kPacks>& b, const F& f, T* result,
-                            bool add) {
+JNORM_DEVICE void put_pairs(const HeldRow<T, N, kPacks>& a, const T* b, const F& f, T* result, bool add) {
   JNORM_UNROLL
   for (int p = 0; p < kPacks; ++p) {
     if (!a.inside(p)) continue;
+    const Pack<T, N> beside = load_pack<N>(b + a.offset(p));
     Pack<T, N> values{};
     if (add) values = load_pack<N>(result + a.offset(p));
     JNORM_UNROLL
     for (int j = 0; j < N; ++j) {
-      const Wide<T> value = f(widen(a.packs[p][j]), widen(b.packs[p][j]));
+      const Wide<T> value = f(widen(a.packs[p][j]), widen(beside[j]));
       values[j] = narrow<T>(add ? widen(values[j]) + value : value);
     }
     store_pack<N>(result + a.offset(p), values);

@@ -57,6 +57,8 @@ constexpr Kernels kKernels{
     .attention_backward = cuda::attention_backward,
     .rotary_table = cuda::rotary_table,
     .rotary = cuda::rotary,
+    .select = cuda::select,
+    .masked_matmul = cuda::masked_matmul,
     .adam = cuda::adam,
     .sgd = cuda::sgd,
     .global_norm = cuda::global_norm,

@@ -38,9 +38,9 @@ template <class T, class F>
 void with_row_team(Index length, bool fit, F&& f) {
   if (fit) {
     constexpr int N = kPackSize<T>;
-    f(std::integral_constant<int, N>(), streaming_team_config(length / N, StreamedRow<T, N>::kPacks));
+    f(std::integral_constant<int, N>(), stream_team_config(length / N, StreamedRow<T, N>::kPacks));
   } else {
-    f(std::integral_constant<int, 1>(), streaming_team_config(length, StreamedRow<T, 1>::kPacks));
+    f(std::integral_constant<int, 1>(), stream_team_config(length, StreamedRow<T, 1>::kPacks));
   }
 }
 

@@ -65,7 +65,7 @@ JNORM_DEVICE A team_sum(const RowTeam& team, Index classes, const F& f) {
 // A row's loss goes to `losses`, in the logits' type, or to `wide_losses`, for a sum; the other one is null. Without
 // totals, the reduction isn't a mean and W is V.
 template <class T, int N>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxStreamThreads)
 cross_entropy_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, int threads, T* losses,
                    Wide<T>* wide_losses, Wide<T>* lse) {
   using A = Wide<T>;
@@ -128,7 +128,7 @@ struct CrossEntropyGradient {
 
 // dloss has an element for each copy of the loss or, with one_a_row, of the rows' losses.
 template <class T, int N>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxStreamThreads)
 cross_entropy_dx_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, bool mean, const T* dloss,
                       bool one_a_row, Index all_rows, const Wide<T>* lse, int threads, T* dlogits, bool add) {
   using A = Wide<T>;

@@ -16,18 +16,18 @@ void with_pack_size(bool packs_fit, F&& f) {
   }
 }
 
-// How many packs a thread may hold of one row, and of each of two.
-constexpr std::array kHeld = {1, 4, 8};
+// How many packs a thread may hold of a row: what 64 registers leave room for. Gradients leave less of it.
+using Choices = std::array<int, 3>;
 template <class T, int N>
-constexpr std::array kHeldOfTwo = {1, 2,
-                                   N == 1           ? 8
-                                   : sizeof(T) == 8 ? 3
-                                                    : 4};
+constexpr Choices kHeld = sizeof(T) == 8 ? Choices{1, 2, 3}
+                          : N == 8       ? Choices{1, 2, 4}
+                                         : Choices{1, 4, 8};
+template <class T, int N>
+constexpr Choices kHeldOfGradients = N == 4 ? Choices{1, 4, 6} : kHeld<T, N>;
 
 // Calls f with the one of three numbers that `chosen` is, as a compile-time constant, or with 0.
-template <std::array kChoices, class F>
+template <Choices kChoices, class F>
 void with_constant(int chosen, F&& f) {
-  static_assert(kChoices.size() == 3);
   switch (chosen) {
     case kChoices[0]: return f(std::integral_constant<int, kChoices[0]>());
     case kChoices[1]: return f(std::integral_constant<int, kChoices[1]>());
@@ -46,9 +46,9 @@ void softmax_rows(const char* name, const Tensor& x, const Tensor& y) {
     const Index rows = x.rows(), length = x.row_length();
     with_pack_size<T>(packs_fit<kPackSize<T>>(from, length) && packs_fit<kPackSize<T>>(to, length), [&](auto size) {
       constexpr int N = size();
-      const TeamConfig team = team_config(length / N, kHeld);
+      const TeamConfig team = team_config(length / N, kHeld<T, N>);
       const LaunchConfig config = row_team_launch(rows, team);
-      with_constant<kHeld>(team.packs, [&](auto held) {
+      with_constant<kHeld<T, N>>(team.packs, [&](auto held) {
         if constexpr (held() == 0) {
           launch(name, context_of(x), config, softmax_streamed<kKind, T, N>, from, rows, length, team.threads, to);
         } else {
@@ -71,9 +71,11 @@ void softmax_rows_dx(const char* name, const Tensor& dy, const Tensor& y, const 
                      packs_fit<kPackSize<T>>(to, length);
     with_pack_size<T>(fit, [&](auto size) {
       constexpr int N = size();
-      const TeamConfig team = team_config(length / N, kHeldOfTwo<T, N>);
-      const LaunchConfig config = row_team_launch(all_rows, team);
-      with_constant<kHeldOfTwo<T, N>>(team.packs, [&](auto held) {
+      const TeamConfig team = team_config(length / N, kHeldOfGradients<T, N>);
+      const bool keeps = kKind == SoftmaxKind::plain && team.packs > 0;
+      const Index kept_bytes = keeps ? length * static_cast<Index>(sizeof(T)) : 0;
+      const LaunchConfig config = row_team_launch(all_rows, team, kept_bytes);
+      with_constant<kHeldOfGradients<T, N>>(team.packs, [&](auto held) {
         if constexpr (held() == 0) {
           launch(name, context_of(y), config, softmax_dx_streamed<kKind, T, N>, dys, all_rows, ys, rows, length,
                  team.threads, to, dx.add);

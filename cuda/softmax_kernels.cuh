@@ -46,23 +46,40 @@ struct SoftmaxOutput {
   }
 };
 
-// dx of one row, from sum(dy y), or from sum(dy).
+// What some packs of dy add to sum(dy y), or to sum(dy).
+template <SoftmaxKind kKind, class T, int N, int kPacks>
+JNORM_DEVICE Wide<T> softmax_dx_sum(const HeldRow<T, N, kPacks>& dy, const T* y) {
+  Wide<T> sum = Wide<T>(0);
+  if constexpr (kKind == SoftmaxKind::plain) {
+    JNORM_UNROLL
+    for (int p = 0; p < kPacks; ++p) {
+      if (!dy.inside(p)) continue;
+      const Pack<T, N> ys = load_pack<N>(y + dy.offset(p));
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) sum += widen(dy.packs[p][j]) * widen(ys[j]);
+    }
+  } else {
+    dy.each([&](T value) { sum += widen(value); });
+  }
+  return sum;
+}
+
+// dx of one row, from that sum.
 template <SoftmaxKind kKind, class T>
 struct SoftmaxGradient {
   Wide<T> sum;
-  static JNORM_DEVICE Wide<T> term(T dy, T y) {
-    if constexpr (kKind == SoftmaxKind::plain) return widen(dy) * widen(y);
-    return widen(dy);
-  }
   JNORM_DEVICE Wide<T> operator()(Wide<T> dy, Wide<T> y) const {
-    if constexpr (kKind == SoftmaxKind::plain) return y * (dy - sum);  // [SM.2]
-    return dy - exp_for<T>(y) * sum;                                   // [SM.3]
+    if constexpr (kKind == SoftmaxKind::plain) {
+      return y * (dy - sum);  // [SM.2]
+    } else {
+      return dy - exp_for<T>(y) * sum;  // [SM.3]
+    }
   }
 };
 
 // Rows of length <= team * kPacks * N.
 template <SoftmaxKind kKind, class T, int N, int kPacks>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxThreads)
 softmax_held(const T* x, Index rows, Index length, int threads, T* y) {
   using A = Wide<T>;
   const RowTeam team(threads);
@@ -83,7 +100,7 @@ softmax_held(const T* x, Index rows, Index length, int threads, T* y) {
 }
 
 template <SoftmaxKind kKind, class T, int N>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxThreads)
 softmax_streamed(const T* x, Index rows, Index length, int threads, T* y) {
   using A = Wide<T>;
   const RowTeam team(threads);
@@ -101,36 +118,40 @@ softmax_streamed(const T* x, Index rows, Index length, int threads, T* y) {
   }
 }
 
-// dy has some copies of y's rows.
+// dy has some copies of y's rows. Its row is held in registers. Softmax, which needs y twice, keeps it in shared
+// memory, where each thread finds again what it put there.
 template <SoftmaxKind kKind, class T, int N, int kPacks>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxThreads)
 softmax_dx_held(const T* dy, Index all_rows, const T* y, Index rows, Index length, int threads, T* dx, bool add) {
   const RowTeam team(threads);
   const Index row = team.row();
   if (row >= all_rows) return;
-  const HeldRow<T, N, kPacks> dys(team, dy + row * length, 0, length, T(0.0F));
-  const HeldRow<T, N, kPacks> ys(team, y + row % rows * length, 0, length, T(0.0F));
-  Sum<Wide<T>> sum;
-  each_pair(dys, ys, [&](T dy_value, T y_value) { sum.value += SoftmaxGradient<kKind, T>::term(dy_value, y_value); });
-  const SoftmaxGradient<kKind, T> gradient{team.reduce(sum).value};
-  put_pairs(dys, ys, gradient, dx + row * length, add);
+  const T* y_row = y + row % rows * length;
+  if constexpr (kKind == SoftmaxKind::plain) {
+    T* const kept = team.kept<T>(length);
+    HeldRow<T, N, kPacks>(team, y_row, 0, length, T(0.0F)).keep(kept);
+    y_row = kept;
+  }
+  const HeldRow<T, N, kPacks> held(team, dy + row * length, 0, length, T(0.0F));
+  const Sum<Wide<T>> sum = team.reduce(Sum<Wide<T>>{softmax_dx_sum<kKind>(held, y_row)});
+  put_pairs(held, y_row, SoftmaxGradient<kKind, T>{sum.value}, dx + row * length, add);
 }
 
 template <SoftmaxKind kKind, class T, int N>
-JNORM_KERNEL(kMaxTeamThreads)
+JNORM_KERNEL(kMaxThreads)
 softmax_dx_streamed(const T* dy, Index all_rows, const T* y, Index rows, Index length, int threads, T* dx, bool add) {
   const RowTeam team(threads);
   const Index row = team.row();
   if (row >= all_rows) return;
-  const StreamedRow<T, N> dy_stream(team, dy + row * length, length), y_stream(team, y + row % rows * length, length);
+  const T* const y_row = y + row % rows * length;
+  const StreamedRow<T, N> stream(team, dy + row * length, length);
   Sum<Wide<T>> sum;
-  for (Index chunk = 0; chunk < dy_stream.chunks(); ++chunk) {
-    each_pair(dy_stream.chunk(chunk, T(0.0F)), y_stream.chunk(chunk, T(0.0F)),
-              [&](T dy_value, T y_value) { sum.value += SoftmaxGradient<kKind, T>::term(dy_value, y_value); });
+  for (Index i = 0; i < stream.chunks(); ++i) {
+    sum.value += softmax_dx_sum<kKind>(stream.chunk(i, T(0.0F)), y_row);
   }
   const SoftmaxGradient<kKind, T> gradient{team.reduce(sum).value};
-  for (Index chunk = dy_stream.chunks() - 1; chunk >= 0; --chunk) {
-    put_pairs(dy_stream.chunk(chunk, T(0.0F)), y_stream.chunk(chunk, T(0.0F)), gradient, dx + row * length, add);
+  for (Index i = stream.chunks() - 1; i >= 0; --i) {
+    put_pairs(stream.chunk(i, T(0.0F)), y_row, gradient, dx + row * length, add);
   }
 }
 

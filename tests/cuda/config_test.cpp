@@ -100,17 +100,17 @@ TEST_CASE("team_config: a warp, a block or chunks, and how many packs of a row e
   CHECK(team(256) == std::pair(32, 8));
   CHECK(team(257) == std::pair(96, 4));
   CHECK(team(896) == std::pair(224, 4));
-  CHECK(team(2048) == std::pair(512, 4));
-  CHECK(team(2049) == std::pair(288, 8));
-  CHECK(team(4096) == std::pair(512, 8));
-  CHECK(team(4097) == std::pair(512, 0));
-  for (Index packs = 1; packs <= 4096; ++packs) CHECK(team(packs).first * team(packs).second >= packs);
+  CHECK(team(4096) == std::pair(1024, 4));
+  CHECK(team(4097) == std::pair(544, 8));
+  CHECK(team(8192) == std::pair(1024, 8));
+  CHECK(team(8193) == std::pair(1024, 0));
+  for (Index packs = 1; packs <= 8192; ++packs) CHECK(team(packs).first * team(packs).second >= packs);
 }
 
-TEST_CASE("streaming_team_config: a few packs a thread, up to a block of 512") {
-  CHECK(streaming_team_config(0, 4).threads == 32);
-  CHECK(streaming_team_config(129, 4).threads == 64);
-  CHECK(streaming_team_config(50257, 8).threads == 512);
+TEST_CASE("stream_team_config: a few packs a thread, up to a block of 512") {
+  CHECK(stream_team_config(0, 4).threads == 32);
+  CHECK(stream_team_config(129, 4).threads == 64);
+  CHECK(stream_team_config(50257, 8).threads == 512);
 }
 
 TEST_CASE("row_team_launch: eight warps a block, or a block a row, beyond 2^31 elements too") {
@@ -118,6 +118,8 @@ TEST_CASE("row_team_launch: eight warps a block, or a block a row, beyond 2^31 e
   CHECK(row_team_launch(65537, {.threads = 32}).blocks_x == 8193);
   CHECK(row_team_launch(65537, {.threads = 96}).blocks_x == 65537);
   CHECK(row_team_launch(65537, {.threads = 96}).threads == 96);
+  CHECK(row_team_launch(9, {.threads = 32}, 100).shared_bytes == kReductionBytes + 800);
+  CHECK(row_team_launch(9, {.threads = 96}, 100).shared_bytes == kReductionBytes + 100);
   CHECK(row_team_launch(Index{1} << 33, {.threads = 32}).blocks_x == Index{1} << 30);
 }
 
