@@ -268,14 +268,10 @@ struct Kernels {
   Kernel<"channel_norm", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*gamma*/, const Tensor& /*beta*/,
          const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*y*/>
       channel_norm;
-  Kernel<"channel_norm_dx", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
+  Kernel<"channel_norm_backward", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
          const Tensor& /*gamma*/, const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/,
-         const Destination& /*dx*/>
-      channel_norm_dx;
-  Kernel<"channel_norm_dparameters", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
-         const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*dgamma [K, C]*/,
-         const Destination& /*dbeta [K, C]*/>
-      channel_norm_dparameters;
+         const Destination& /*dx*/, const Destination& /*dgamma [K, C]*/, const Destination& /*dbeta [K, C]*/>
+      channel_norm_backward;
 
   // Softmax over the last axis.
   Kernel<"softmax", const Tensor& /*x*/, const Tensor& /*y*/> softmax;

@@ -45,10 +45,10 @@ constexpr Index dynamic_tanh_bytes(Index R, Index H, Index s) { return 2 * R * H
 constexpr Index dynamic_tanh_dx_bytes(Index R, Index H, Index s) { return 3 * R * H * s; }
 constexpr Index dynamic_tanh_dparameters_bytes(Index R, Index H, Index s, Index G) { return 2 * R * H * s + 8 * G * H; }
 
-// BatchNorm and GroupNorm of so many elements, in passes over them: statistics and y; sums and dx; sums alone.
+// BatchNorm and GroupNorm of so many elements, in passes over them: x for the statistics, and again for y; x and dy for
+// the sums, and again for dx.
 constexpr Index channel_norm_bytes(Index count, Index s) { return 3 * count * s; }
-constexpr Index channel_norm_dx_bytes(Index count, Index s) { return 5 * count * s; }
-constexpr Index channel_norm_dparameters_bytes(Index count, Index s) { return 2 * count * s; }
+constexpr Index channel_norm_backward_bytes(Index count, Index s) { return 5 * count * s; }
 
 // sum, max, min, norm and logsumexp of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }

@@ -1,6 +1,7 @@
 // BatchNorm and GroupNorm: see channel_norm_kernels.cuh.
 
 #include <algorithm>
+#include <utility>
 
 #include <jnorm/cuda/channel_norm_kernels.cuh>
 #include <jnorm/cuda/column_parts.cuh>
@@ -90,6 +91,16 @@ Parts line_parts(Index lines, Index length, Index copies, PartsOfSum of, Device 
   return parts;
 }
 
+// Which of the parts of outer * channels lines make up a sum by channel; by statistic.
+PartsOfSum by_channel(const ChannelLayout& layout) {
+  return {.sums = layout.channels, .base = 1, .stride = layout.channels, .height = layout.outer, .width = 1, .all = 0};
+}
+PartsOfSum by_group(const ChannelLayout& layout) {
+  const Index channels = layout.channels / layout.groups;
+  return {
+      .sums = layout.outer * layout.groups, .base = channels, .stride = 1, .height = channels, .width = 1, .all = 0};
+}
+
 template <class T>
 Parts moments_of(const ChannelNorm<T>& norm, Context& context, Device device) {
   const auto [outer, channels, inner, groups] = norm.layout;
@@ -100,43 +111,33 @@ Parts moments_of(const ChannelNorm<T>& norm, Context& context, Device device) {
   }
   const Index lines = groups > 0 ? outer * groups : outer * channels;
   const Index length = groups > 0 ? channels / groups * inner : inner;
-  const PartsOfSum of =
-      groups > 0 ? PartsOfSum{.sums = lines, .base = 1, .stride = 0, .height = 1, .width = 1, .all = 0}
-                 : PartsOfSum{.sums = channels, .base = 1, .stride = channels, .height = outer, .width = 1, .all = 0};
+  const PartsOfSum each{.sums = lines, .base = 1, .stride = 0, .height = 1, .width = 1, .all = 0};
+  const PartsOfSum of = groups > 0 ? each : by_channel(norm.layout);
   return line_parts<Moments<double>, T>(
       lines, length, 1, of, device, [&](auto pack, auto walk, auto config, auto* parts) {
         launch("channel_norm_statistics", context, config, line_moments<T, pack()>, norm, walk, parts);
       });
 }
 
-enum class SumsBy : std::uint8_t { channel, statistic };
-
-// Sums of u = gamma dy; of dy, where gamma is left out.
 template <class T>
-Parts gradient_sums(const char* operation, const ChannelNorm<T>& norm, SumsBy by, Index copies, Context& context,
-                    Device device) {
-  const auto [outer, channels, inner, groups] = norm.layout;
-  const bool by_group = by == SumsBy::statistic && groups > 0;
-  if (by_columns(norm.layout) && !by_group) {
-    return column_parts<GradientSums>(norm, copies, device, [&](auto pack, auto walk, auto config, auto* parts) {
-      launch(operation, context, config, column_sums<T, pack()>, norm, walk, parts);
-    });
-  }
-  // A group is a line where inner is 1, and else some neighbouring lines.
-  const Index lines_of_group = by_group && inner > 1 ? channels / groups : 1;
-  const PartsOfSum of =
-      by_group ? PartsOfSum{.sums = outer * groups,
-                            .base = lines_of_group,
-                            .stride = 1,
-                            .height = lines_of_group,
-                            .width = 1,
-                            .all = 0}
-               : PartsOfSum{.sums = channels, .base = 1, .stride = channels, .height = outer, .width = 1, .all = 0};
+Parts line_gradient_sums(const ChannelNorm<T>& norm, Index copies, const PartsOfSum& of, Context& context,
+                         Device device) {
   return line_parts<GradientSums, T>(norm.lines.value(), norm.line_length.value(), copies, of, device,
                                      [&](auto pack, auto walk, auto config, auto* parts) {
-                                       launch(operation, context, config, line_sums<T, pack()>, norm, walk, copies,
-                                              parts);
+                                       launch("channel_norm_backward", context, config, line_sums<T, pack()>, norm,
+                                              walk, copies, parts);
                                      });
+}
+
+// Of dy, by channel.
+template <class T>
+Parts channel_sums(const ChannelNorm<T>& norm, Index copies, Context& context, Device device) {
+  if (!by_columns(norm.layout)) {
+    return line_gradient_sums(norm, copies, by_channel(norm.layout), context, device);
+  }
+  return column_parts<GradientSums>(norm, copies, device, [&](auto pack, auto walk, auto config, auto* parts) {
+    launch("channel_norm_backward", context, config, column_sums<T, pack()>, norm, walk, parts);
+  });
 }
 
 // y or dx of all elements.
@@ -190,43 +191,49 @@ void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& ga
   });
 }
 
-void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
-                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx) {
-  if (!dx.wanted() || x.size() == 0 || dy.size() == 0) return;
-  dispatch_device("channel_norm_dx", x.dtype(), [&](auto tag) {
+void channel_norm_backward(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                           const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx,
+                           const Destination& dgamma, const Destination& dbeta) {
+  constexpr const char* operation = "channel_norm_backward";
+  if (x.size() == 0 || dy.size() == 0) {
+    leave_zero(dgamma);
+    leave_zero(dbeta);
+    return;
+  }
+  const bool parameters = dgamma.wanted() || dbeta.wanted();
+  if (!dx.wanted() && !parameters) return;
+  dispatch_device(operation, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Context& context = context_of(x);
     const Index copies = dy.size() / x.size();
     auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
     norm.dy = input<T>(dy);
     norm.gamma = input<T>(gamma);
-    const Parts parts = gradient_sums("channel_norm_dx", norm, SumsBy::statistic, copies, context, x.device());
+    const bool lines_are_groups = layout.groups > 0 && layout.inner == 1;  // whose sums are of no use to channels
+    Parts parts;
+    if (parameters || !lines_are_groups) parts = channel_sums(norm, copies, context, x.device());
+    if (parameters) {
+      launch(operation, context, warp_each_config(copies * parts.of.sums), leave_parameters<T>,
+             input<GradientSums>(parts.states), parts.of, copies, output<T>(dgamma.tensor), dgamma.add,
+             output<T>(dbeta.tensor), dbeta.add);
+    }
+    if (!dx.wanted()) return;
+    const T* gamma_of_sums = norm.gamma;
+    if (lines_are_groups) {
+      const PartsOfSum each{.sums = norm.lines.value(), .base = 1, .stride = 0, .height = 1, .width = 1, .all = 0};
+      parts = line_gradient_sums(norm, copies, each, context, x.device());
+      gamma_of_sums = nullptr;
+    } else if (layout.groups > 0) {
+      const auto [width, all] = std::pair(parts.of.width, parts.of.all);
+      parts.of = by_group(layout);
+      parts.of.width = width;
+      parts.of.all = all;
+    }
     const Tensor means = scratch<GradientMeans>(copies * parts.of.sums, x.device());
-    launch("channel_norm_dx", context, warp_each_config(copies * parts.of.sums), leave_means<GradientMeans>,
-           input<GradientSums>(parts.states), parts.of, copies, output<GradientMeans>(means));
-    launch_elements<BackwardElement>("channel_norm_dx", context, norm, copies, input<GradientMeans>(means), dx);
-  });
-}
-
-void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
-                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
-                              const Destination& dbeta) {
-  if (!dgamma.wanted() && !dbeta.wanted()) return;
-  if (x.size() == 0 || dy.size() == 0) {
-    leave_zero(dgamma);
-    leave_zero(dbeta);
-    return;
-  }
-  dispatch_device("channel_norm_dparameters", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    Context& context = context_of(x);
-    const Index copies = dy.size() / x.size();
-    auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
-    norm.dy = input<T>(dy);
-    const Parts parts = gradient_sums("channel_norm_dparameters", norm, SumsBy::channel, copies, context, x.device());
-    launch("channel_norm_dparameters", context, warp_each_config(copies * parts.of.sums), leave_parameters<T>,
-           input<GradientSums>(parts.states), parts.of, copies, output<T>(dgamma.tensor), dgamma.add,
-           output<T>(dbeta.tensor), dbeta.add);
+    launch(operation, context, warp_each_config(copies * parts.of.sums), leave_means<T>,
+           input<GradientSums>(parts.states), parts.of, copies, gamma_of_sums, layout.channels,
+           output<GradientMeans>(means));
+    launch_elements<BackwardElement>(operation, context, norm, copies, input<GradientMeans>(means), dx);
   });
 }
 

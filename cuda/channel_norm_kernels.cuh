@@ -60,19 +60,21 @@ struct LinePlace {
 
 // Sums about a pivot, the first element that is counted.
 struct PivotSums {
-  double pivot = 0, sum = 0, squares = 0, count = 0;
+  double pivot = 0, sum = 0, squares = 0;
+  Index count = 0;
 
   JNORM_DEVICE void add(double element) {
     if (count == 0) pivot = element;
     const double deviation = element - pivot;
     sum += deviation;
     squares += deviation * deviation;
-    count += 1;
+    ++count;
   }
   JNORM_DEVICE Moments<double> moments() const {
     if (count == 0) return {};
-    const double mean = sum / count;
-    return {count, pivot + mean, squares - mean * sum};
+    const auto number = static_cast<double>(count);
+    const double mean = sum / number;
+    return {number, pivot + mean, squares - mean * sum};
   }
 };
 
@@ -123,17 +125,29 @@ JNORM_DEVICE void leave_columns(const State (&states)[N], const ColumnPlace<N>& 
   }
 }
 
+// The rows that a thread reads at once, so that their loads are under way together; and the packs of a line.
+constexpr int kTogether = 4;
+
 template <class T, int N>
 JNORM_KERNEL(kColumnWalkThreads)
 column_moments(ChannelNorm<T> norm, ColumnWalk walk, Moments<double>* parts) {
   const ColumnPlace<N> at(walk);
   const auto [outer, channels, inner, groups] = norm.layout;
   PivotSums sums[N];
-  for (Index o = at.row; at.column < channels && o < outer; o += at.row_step) {
-    const Pack<T, N> x = load_input_pack<N>(norm.x + o * channels + at.column);
-    if (!norm.counted(o)) continue;
+  for (Index first = at.row; at.column < channels && first < outer; first += kTogether * at.row_step) {
+    Pack<T, N> x[kTogether];
     JNORM_UNROLL
-    for (int j = 0; j < N; ++j) sums[j].add(static_cast<double>(widen(x[j])));
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step;
+      x[v] = load_input_pack<N>(norm.x + (o < outer ? o : first) * channels + at.column);
+    }
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step;
+      if (o >= outer || !norm.counted(o)) continue;
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) sums[j].add(static_cast<double>(widen(x[v][j])));
+    }
   }
   Moments<double> moments[N];
   JNORM_UNROLL
@@ -141,21 +155,41 @@ column_moments(ChannelNorm<T> norm, ColumnWalk walk, Moments<double>* parts) {
   leave_columns(moments, at, walk, channels, parts);
 }
 
-// Each warp's segment of a line. Lines of GroupNorm's statistics are whole groups.
+// Where a warp stands that walks along lines.
+struct Segment {
+  Index line, from, to;  // of the line's elements
+  JNORM_DEVICE Segment(const LineWalk& walk, Index item)
+      : line(item / walk.segments % walk.lines), from(item % walk.segments * walk.segment) {
+    to = from + walk.segment < walk.length ? from + walk.segment : walk.length;
+  }
+};
+JNORM_DEVICE Index warp_of_grid() { return block_x() * (kLineThreads / kWarpSize) + warp_index(); }
+
+// Lines of GroupNorm's statistics are whole groups.
 template <class T, int N>
 JNORM_KERNEL(kLineThreads)
 line_moments(ChannelNorm<T> norm, LineWalk walk, Moments<double>* parts) {
-  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  const Index item = warp_of_grid();
   if (item >= walk.lines * walk.segments) return;
-  const Index line = item / walk.segments, from = item % walk.segments * walk.segment;
-  const Index to = from + walk.segment < walk.length ? from + walk.segment : walk.length;
-  const Index first_position = norm.layout.groups > 0 ? 0 : line / norm.layout.channels * norm.layout.inner;
+  const Segment at(walk, item);
+  const T* const line = norm.x + at.line * walk.length;
+  const Index first_position = norm.layout.groups > 0 ? 0 : at.line / norm.layout.channels * norm.layout.inner;
   PivotSums sums;
-  for (Index i = from + lane_index() * N; i < to; i += kWarpSize * N) {
-    const Pack<T, N> x = load_input_pack<N>(norm.x + line * walk.length + i);
+  for (Index first = at.from + lane_index() * N; first < at.to; first += kTogether * kWarpSize * N) {
+    Pack<T, N> x[kTogether];
     JNORM_UNROLL
-    for (int j = 0; j < N; ++j) {
-      if (norm.counted(first_position + i + j)) sums.add(static_cast<double>(widen(x[j])));
+    for (int v = 0; v < kTogether; ++v) {
+      const Index i = first + v * kWarpSize * N;
+      x[v] = load_input_pack<N>(line + (i < at.to ? i : first));
+    }
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index i = first + v * kWarpSize * N;
+      if (i >= at.to) continue;
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) {
+        if (norm.counted(first_position + i + j)) sums.add(static_cast<double>(widen(x[v][j])));
+      }
     }
   }
   const Moments<double> moments = warp_reduce(sums.moments());
@@ -165,29 +199,35 @@ line_moments(ChannelNorm<T> norm, LineWalk walk, Moments<double>* parts) {
 template <class T, int N>
 JNORM_KERNEL(kColumnWalkThreads)
 column_sums(ChannelNorm<T> norm, ColumnWalk walk, GradientSums* parts) {
+  using W = Wide<T>;
   const ColumnPlace<N> at(walk);
   const auto [outer, channels, inner, groups] = norm.layout;
   GradientSums sums[N];
-  double count = 0;
-  RowStatistics<true, Wide<T>> statistics[N];
-  Wide<T> gamma[N];
-  for (Index o = at.row; at.column < channels && o < outer; o += at.row_step) {
-    const Pack<T, N> x = load_input_pack<N>(norm.x + o * channels + at.column);
-    const Pack<T, N> dy = load_input_pack<N>(norm.dy + (at.copy * outer + o) * channels + at.column);
-    if (o == at.row || groups > 0) {  // BatchNorm's are the same in all rows
+  double count = 0;  // the same in every column: one register does
+  RowStatistics<true, W> statistics[N];
+  for (Index first = at.row; at.column < channels && first < outer; first += kTogether * at.row_step) {
+    Pack<T, N> x[kTogether], dy[kTogether];
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step, row = o < outer ? o : first;
+      x[v] = load_input_pack<N>(norm.x + row * channels + at.column);
+      dy[v] = load_input_pack<N>(norm.dy + (at.copy * outer + row) * channels + at.column);
+    }
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step;
+      if (o >= outer || !norm.counted(o)) continue;
+      if (count == 0 || groups > 0) {  // BatchNorm's are the same in all rows
+        JNORM_UNROLL
+        for (int j = 0; j < N; ++j) statistics[j] = norm.statistics(norm.statistic(o, at.column + j));
+      }
+      count += 1;
       JNORM_UNROLL
       for (int j = 0; j < N; ++j) {
-        statistics[j] = norm.statistics(norm.statistic(o, at.column + j));
-        gamma[j] = norm.gamma_of(at.column + j);
+        const W cotangent = widen(dy[v][j]);
+        sums[j].plain += cotangent;
+        sums[j].times_x_hat += cotangent * statistics[j].x_hat(widen(x[v][j]));
       }
-    }
-    if (!norm.counted(o)) continue;
-    count += 1;  // of every column: one register does
-    JNORM_UNROLL
-    for (int j = 0; j < N; ++j) {
-      const Wide<T> u = gamma[j] * widen(dy[j]);
-      sums[j].plain += u;
-      sums[j].times_x_hat += u * statistics[j].x_hat(widen(x[j]));
     }
   }
   JNORM_UNROLL
@@ -195,28 +235,46 @@ column_sums(ChannelNorm<T> norm, ColumnWalk walk, GradientSums* parts) {
   leave_columns(sums, at, walk, channels, parts);
 }
 
+// Of u = gamma dy where gamma differs along a line, else of dy.
 template <class T, int N>
 JNORM_KERNEL(kLineThreads)
 line_sums(ChannelNorm<T> norm, LineWalk walk, Index copies, GradientSums* parts) {
-  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index(), items = walk.lines * walk.segments;
-  if (item >= copies * items) return;
-  const Index line = item % items / walk.segments, from = item % walk.segments * walk.segment;
-  const Index to = from + walk.segment < walk.length ? from + walk.segment : walk.length;
-  const T* const x = norm.x + line * walk.length;
-  const T* const dy = norm.dy + (item / items * walk.lines + line) * walk.length;
-  const LinePlace<T> first(norm, line, 0);
-  const auto statistics = norm.statistics(first.statistic);
+  using W = Wide<T>;
+  const Index item = warp_of_grid(), copy = item / (walk.lines * walk.segments);
+  if (copy >= copies) return;
+  const Segment at(walk, item);
+  const T* const x_line = norm.x + at.line * walk.length;
+  const T* const dy_line = norm.dy + (copy * walk.lines + at.line) * walk.length;
+  const LinePlace<T> start(norm, at.line, 0);
+  const auto statistics = norm.statistics(start.statistic);
   GradientSums sums;
-  for (Index i = from + lane_index() * N; i < to; i += kWarpSize * N) {
-    const Pack<T, N> x_pack = load_input_pack<N>(x + i), dy_pack = load_input_pack<N>(dy + i);
+  Index count = 0;
+  for (Index first = at.from + lane_index() * N; first < at.to; first += kTogether * kWarpSize * N) {
+    Pack<T, N> x[kTogether], dy[kTogether];
     JNORM_UNROLL
-    for (int j = 0; j < N; ++j) {
-      if (!norm.counted(first.position + i + j)) continue;
-      const Wide<T> gamma = norm.gamma_of(first.channel + first.channel_step * (i + j));
-      const Wide<T> u = gamma * widen(dy_pack[j]), u_x_hat = u * statistics.x_hat(widen(x_pack[j]));
-      sums = combine(sums, {static_cast<double>(u), static_cast<double>(u_x_hat), 1.0});
+    for (int v = 0; v < kTogether; ++v) {
+      const Index i = first + v * kWarpSize * N, inside = i < at.to ? i : first;
+      x[v] = load_input_pack<N>(x_line + inside);
+      dy[v] = load_input_pack<N>(dy_line + inside);
+    }
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index i = first + v * kWarpSize * N;
+      if (i >= at.to) continue;
+      SumPair<W> pack;
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) {
+        if (!norm.counted(start.position + i + j)) continue;
+        const W gamma = start.channel_step != 0 ? norm.gamma_of(start.channel + i + j) : W(1);
+        const W u = gamma * widen(dy[v][j]);
+        pack = combine(pack, {u, u * statistics.x_hat(widen(x[v][j]))});
+        ++count;
+      }
+      sums.plain += pack.first;
+      sums.times_x_hat += pack.second;
     }
   }
+  sums.count = static_cast<double>(count);
   sums = warp_reduce(sums);
   if (lane_index() == 0) parts[item] = sums;
 }
@@ -225,12 +283,13 @@ line_sums(ChannelNorm<T> norm, LineWalk walk, Index copies, GradientSums* parts)
 struct PartsOfSum {
   Index sums, base, stride, height, width, all;
 
-  template <class State>
-  JNORM_DEVICE State total(const State* parts, Index copy, Index k) const {
+  // term(part, i) is what counts of a part.
+  template <class State, class Term>
+  JNORM_DEVICE State total(const State* parts, Index copy, Index k, const Term& term) const {
     State state;
-    for (Index part = lane_index(); part < height * width; part += kWarpSize) {
-      const Index i = part / width, j = part % width;
-      state = combine(state, parts[copy * all + (k * base + i * stride) * width + j]);
+    for (Index place = lane_index(); place < height * width; place += kWarpSize) {
+      const Index i = k * base + place / width * stride;
+      state = combine(state, term(parts[copy * all + i * width + place % width], i));
     }
     return warp_reduce(state);
   }
@@ -241,9 +300,9 @@ inline constexpr double kLargestVariance = std::numeric_limits<double>::max();
 template <class T>
 JNORM_KERNEL(kLineThreads)
 leave_statistics(const Moments<double>* parts, PartsOfSum of, double eps, T* mean, T* variance, T* rstd) {
-  const Index k = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  const Index k = warp_of_grid();
   if (k >= of.sums) return;
-  const Moments<double> moments = of.total(parts, 0, k);
+  const Moments<double> moments = of.total(parts, 0, k, [](const Moments<double>& part, Index) { return part; });
   if (lane_index() != 0) return;
   const bool none = moments.count == 0;
   const double square = none ? 0 : moments.squares / moments.count;
@@ -252,16 +311,21 @@ leave_statistics(const Moments<double>* parts, PartsOfSum of, double eps, T* mea
   rstd[k] = none ? 0 : square <= kLargestVariance ? 1 / sqrt(square + eps) : square * 0;
 }
 
-// A warp for each statistic of each copy: mean(u) and mean(u x_hat).
+// A warp for each statistic of each copy: mean(u) and mean(u x_hat). Sums of dy become those of u with gamma, unless
+// that is in them.
 struct GradientMeans {
   double u, u_x_hat;
 };
 template <class T>
 JNORM_KERNEL(kLineThreads)
-leave_means(const GradientSums* parts, PartsOfSum of, Index copies, T* means) {
-  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+leave_means(const GradientSums* parts, PartsOfSum of, Index copies, const T* gamma, Index channels,
+            GradientMeans* means) {
+  const Index item = warp_of_grid();
   if (item >= copies * of.sums) return;
-  const GradientSums sums = of.total(parts, item / of.sums, item % of.sums);
+  const GradientSums sums = of.total(parts, item / of.sums, item % of.sums, [&](const GradientSums& part, Index i) {
+    const double scale = gamma == nullptr ? 1.0 : static_cast<double>(widen(load_read_only(gamma + i % channels)));
+    return GradientSums{scale * part.plain, scale * part.times_x_hat, part.count};
+  });
   if (lane_index() != 0) return;
   const double share = sums.count == 0 ? 0 : 1 / sums.count;
   means[item] = {sums.plain * share, sums.times_x_hat * share};
@@ -272,9 +336,10 @@ template <class T>
 JNORM_KERNEL(kLineThreads)
 leave_parameters(const GradientSums* parts, PartsOfSum of, Index copies, T* dgamma, bool add_dgamma, T* dbeta,
                  bool add_dbeta) {
-  const Index item = block_x() * (kLineThreads / kWarpSize) + warp_index();
+  const Index item = warp_of_grid();
   if (item >= copies * of.sums) return;
-  const GradientSums sums = of.total(parts, item / of.sums, item % of.sums);
+  const GradientSums sums =
+      of.total(parts, item / of.sums, item % of.sums, [](const GradientSums& part, Index) { return part; });
   if (lane_index() != 0) return;
   if (dgamma != nullptr) put(dgamma[item], static_cast<Wide<T>>(sums.times_x_hat), add_dgamma);
   if (dbeta != nullptr) put(dbeta[item], static_cast<Wide<T>>(sums.plain), add_dbeta);
@@ -320,15 +385,25 @@ column_elements(ChannelNorm<T> norm, ColumnWalk walk, const GradientMeans* means
   Element<T> elements[N];
   JNORM_UNROLL
   for (int j = 0; j < N; ++j) elements[j] = Element<T>(norm, means, at.copy, at.column + j, at.column + j);
-  for (Index o = at.row; o < outer; o += at.row_step) {
-    const Index from = o * channels + at.column, to = at.copy * outer * channels + from;
-    const Pack<T, N> x = load_input_pack<N>(norm.x + from);
-    const Pack<T, N> dy = norm.dy == nullptr ? Pack<T, N>{} : load_input_pack<N>(norm.dy + to);
-    const bool counted = norm.counted(o);
-    Pack<Wide<T>, N> values;
+  for (Index first = at.row; first < outer; first += kTogether * at.row_step) {
+    Pack<T, N> x[kTogether], dy[kTogether];
     JNORM_UNROLL
-    for (int j = 0; j < N; ++j) values[j] = counted ? elements[j](widen(x[j]), widen(dy[j])) : Wide<T>(0);
-    put_pack(result + to, values, add);
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step, row = o < outer ? o : first;
+      x[v] = load_input_pack<N>(norm.x + row * channels + at.column);
+      dy[v] = x[v];
+      if (norm.dy != nullptr) dy[v] = load_input_pack<N>(norm.dy + (at.copy * outer + row) * channels + at.column);
+    }
+    JNORM_UNROLL
+    for (int v = 0; v < kTogether; ++v) {
+      const Index o = first + v * at.row_step;
+      if (o >= outer) continue;
+      const bool counted = norm.counted(o);
+      Pack<Wide<T>, N> values;
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) values[j] = counted ? elements[j](widen(x[v][j]), widen(dy[v][j])) : Wide<T>(0);
+      put_pack(result + (at.copy * outer + o) * channels + at.column, values, add);
+    }
   }
 }
 

@@ -74,11 +74,9 @@ void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const
                              const Tensor& mean, const Tensor& variance, const Tensor& rstd);
 void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                   const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y);
-void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
-                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx);
-void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
-                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
-                              const Destination& dbeta);
+void channel_norm_backward(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                           const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx,
+                           const Destination& dgamma, const Destination& dbeta);
 
 // softmax.cu
 void softmax(const Tensor& x, const Tensor& y);

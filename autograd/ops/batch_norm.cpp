@@ -69,12 +69,13 @@ struct BatchNormEvaluation : ChannelNorm<BatchNormEvaluation<RowLocal>> {
   using ChannelNorm<BatchNormEvaluation<RowLocal>>::ChannelNorm;
 
   // Nothing flows through the statistics: the norm itself, around 0, is its derivative.
-  void bracket(const Tensor& v, const Tensor& x, const Tensor& gamma, const Tensor& /*mask*/, const Tensor& mean,
-               const Tensor& rstd, const Destination& result) const {
+  void backward(const Tensor& v, const Tensor& x, const Tensor& gamma, const Tensor& mask, const Tensor& mean,
+                const Tensor& rstd, const Destination& dx, const Destination& dgamma, const Destination& dbeta) const {
+    ChannelNorm<BatchNormEvaluation<RowLocal>>::backward(v, x, gamma, mask, mean, rstd, {}, dgamma, dbeta);
     ChannelLayout layout = this->layout_of(x);
     if (x.size() > 0) layout.outer *= v.size() / x.size();
     const Tensor zero = zeros(mean.shape(), mean.dtype(), mean.device());
-    x.device().kernels().channel_norm(layout, v, gamma, {}, {}, zero, rstd, result);
+    x.device().kernels().channel_norm(layout, v, gamma, {}, {}, zero, rstd, dx);
   }
 
   Var composed(std::span<const Var> inputs) const override {

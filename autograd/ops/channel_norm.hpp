@@ -36,20 +36,10 @@ struct ChannelNorm : Fused<Self> {
 
   ChannelLayout layout_of(const Tensor& x) const { return channel_layout(x.shape(), axis, groups); }
 
-  void vjp(Pullback& back) const override {
-    const Tensor& x = back.input(0);
-    const Tensor mask = optional_input(back, at.mask);
-    const Tensor& mean = back.saved(0);
-    const Tensor& rstd = back.saved(1);
-    if (back.wants(0)) {
-      const Tensor gamma = optional_input(back, at.gamma);
-      self().bracket(back.cotangent(), x, gamma, mask, mean, rstd, back.into(0));  // [BN.2] [BN.9] [GN.2]
-    }
-    const Destination dgamma = optional_into(back, at.gamma), dbeta = optional_into(back, at.beta);
-    if (dgamma.wanted() || dbeta.wanted()) {
-      x.device().kernels().channel_norm_dparameters(layout_of(x), back.cotangent(), x, mask, mean, rstd, dgamma,
-                                                    dbeta);  // [BN.3] [BN.9] [GN.3]
-    }
+  void vjp(Pullback& back) const override {  // [BN.2] [BN.3] [BN.9] [GN.2] [GN.3]
+    self().backward(back.cotangent(), back.input(0), optional_input(back, at.gamma), optional_input(back, at.mask),
+                    back.saved(0), back.saved(1), back.into(0), optional_into(back, at.gamma),
+                    optional_into(back, at.beta));
   }
 
   void jvp(Pushforward& push) const override {  // [BN.4] [BN.9] [GN.4]
@@ -62,7 +52,7 @@ struct ChannelNorm : Fused<Self> {
       // What the derivative does to u, it does here to x_dot: the map is symmetric.
       const Tensor& x_dot = push.tangent(0);
       Tensor projected = Tensor::uninitialized(x_dot.shape(), x_dot.dtype(), x_dot.device());
-      self().bracket(x_dot, x, {}, mask, push.saved(0), push.saved(1), {.tensor = projected});
+      self().backward(x_dot, x, {}, mask, push.saved(0), push.saved(1), {.tensor = projected}, {}, {});
       give(at.gamma < 0 ? projected : along_channels(projected, optional_input(push, at.gamma), push, layout));
     }
     if (has(at.gamma)) {
@@ -76,10 +66,10 @@ struct ChannelNorm : Fused<Self> {
     }
   }
 
-  // The Jacobian without gamma in front, applied to gamma v: v and the result have K copies of x's elements.
-  void bracket(const Tensor& v, const Tensor& x, const Tensor& gamma, const Tensor& mask, const Tensor& mean,
-               const Tensor& rstd, const Destination& result) const {
-    x.device().kernels().channel_norm_dx(layout_of(x), v, x, gamma, mask, mean, rstd, result);
+  // The gradients for the cotangent v: v and dx have K copies of x's elements.
+  void backward(const Tensor& v, const Tensor& x, const Tensor& gamma, const Tensor& mask, const Tensor& mean,
+                const Tensor& rstd, const Destination& dx, const Destination& dgamma, const Destination& dbeta) const {
+    x.device().kernels().channel_norm_backward(layout_of(x), v, x, gamma, mask, mean, rstd, dx, dgamma, dbeta);
   }
 
  protected:

@@ -213,6 +213,64 @@ auto normalized(const T* x, const double* means, const double* rstds) {
   };
 }
 
+template <class T>
+void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx) {
+  if (!dx.wanted() || x.size() == 0) return;
+  const Tensor scale = channel_values(gamma, layout.channels, 1.0);
+  const double *const scales = scale.data<double>(), *const rstds = rstd.data<double>();
+  const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstds);
+  const T* const cotangents = dy.data<T>();
+  T* const out = dx.tensor.output_data<T>();
+  const Counted counted(mask);
+  const double count = counted.count(layout);
+  const Index copies = dy.size() / x.size();
+  const auto u = [&](Index copy, const auto& line, Index i) {
+    return scales[line.channel(i)] * static_cast<double>(cotangents[copy * x.size() + line.first + i]);
+  };
+  Sums sums = sums_by_statistic(layout, copies, [&](Index copy, const auto& line, Index i) {
+    const double element = u(copy, line, i);
+    return counted(line.position(i)) ? Pair{element, element * x_hat(line, i)} : Pair{0.0, 0.0};
+  });
+  for_each_outer(layout, copies, [&](Index copy, Index o) {
+    const double *const sum_u = sums.first(copy), *const sum_u_x_hat = sums.second(copy);
+    for_each_line(layout, o, [&](const auto& line) {
+      T* const to = out + copy * x.size() + line.first;
+      for (Index i = 0; i < line.length; ++i) {
+        const Index s = line.statistic(i);
+        const double through_statistics = (sum_u[s] + x_hat(line, i) * sum_u_x_hat[s]) / count;
+        const double value = (u(copy, line, i) - through_statistics) * rstds[s];  // [BN.2] [GN.2]
+        put(to[i], value, counted(line.position(i)), dx.add);
+      }
+    });
+  });
+}
+
+template <class T>
+void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
+                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
+                              const Destination& dbeta) {
+  const Destination& wanted = dgamma.wanted() ? dgamma : dbeta;
+  if (!wanted.wanted() || layout.channels == 0) return;
+  const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstd.data<double>());
+  const T* const cotangents = dy.data<T>();
+  const Counted counted(mask);
+  const Index copies = wanted.tensor.size() / layout.channels;
+  Sums sums = sums_by_channel(layout, copies, [&](Index copy, const auto& line, Index i) {
+    const double element = static_cast<double>(cotangents[copy * x.size() + line.first + i]);
+    return counted(line.position(i)) ? Pair{element * x_hat(line, i), element} : Pair{0.0, 0.0};  // [BN.3] [GN.3]
+  });
+  for (Index copy = 0; copy < copies; ++copy) {
+    const auto leave = [&](const Destination& result, const double* from) {
+      if (!result.wanted()) return;
+      T* const to = result.tensor.template output_data<T>() + copy * layout.channels;
+      for (Index c = 0; c < layout.channels; ++c) to[c] = static_cast<T>(result.add ? to[c] + from[c] : from[c]);
+    };
+    leave(dgamma, sums.first(copy));
+    leave(dbeta, sums.second(copy));
+  }
+}
+
 }  // namespace
 
 void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
@@ -272,65 +330,13 @@ void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& ga
   });
 }
 
-void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
-                     const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx) {
-  if (!dx.wanted() || x.size() == 0) return;
-  dispatch_wide("channel_norm_dx", x.dtype(), [&](auto tag) {
+void channel_norm_backward(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
+                           const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx,
+                           const Destination& dgamma, const Destination& dbeta) {
+  dispatch_wide("channel_norm_backward", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Tensor scale = channel_values(gamma, layout.channels, 1.0);
-    const double *const scales = scale.data<double>(), *const rstds = rstd.data<double>();
-    const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstds);
-    const T* const cotangents = dy.data<T>();
-    T* const out = dx.tensor.output_data<T>();
-    const Counted counted(mask);
-    const double count = counted.count(layout);
-    const Index copies = dy.size() / x.size();
-    const auto u = [&](Index copy, const auto& line, Index i) {
-      return scales[line.channel(i)] * static_cast<double>(cotangents[copy * x.size() + line.first + i]);
-    };
-    Sums sums = sums_by_statistic(layout, copies, [&](Index copy, const auto& line, Index i) {
-      const double element = u(copy, line, i);
-      return counted(line.position(i)) ? Pair{element, element * x_hat(line, i)} : Pair{0.0, 0.0};
-    });
-    for_each_outer(layout, copies, [&](Index copy, Index o) {
-      const double *const sum_u = sums.first(copy), *const sum_u_x_hat = sums.second(copy);
-      for_each_line(layout, o, [&](const auto& line) {
-        T* const to = out + copy * x.size() + line.first;
-        for (Index i = 0; i < line.length; ++i) {
-          const Index s = line.statistic(i);
-          const double through_statistics = (sum_u[s] + x_hat(line, i) * sum_u_x_hat[s]) / count;
-          const double value = (u(copy, line, i) - through_statistics) * rstds[s];  // [BN.2] [GN.2]
-          put(to[i], value, counted(line.position(i)), dx.add);
-        }
-      });
-    });
-  });
-}
-
-void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& mask,
-                              const Tensor& mean, const Tensor& rstd, const Destination& dgamma,
-                              const Destination& dbeta) {
-  const Destination& wanted = dgamma.wanted() ? dgamma : dbeta;
-  if (!wanted.wanted() || layout.channels == 0) return;
-  dispatch_wide("channel_norm_dparameters", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstd.data<double>());
-    const T* const cotangents = dy.data<T>();
-    const Counted counted(mask);
-    const Index copies = wanted.tensor.size() / layout.channels;
-    Sums sums = sums_by_channel(layout, copies, [&](Index copy, const auto& line, Index i) {
-      const double element = static_cast<double>(cotangents[copy * x.size() + line.first + i]);
-      return counted(line.position(i)) ? Pair{element * x_hat(line, i), element} : Pair{0.0, 0.0};  // [BN.3] [GN.3]
-    });
-    for (Index copy = 0; copy < copies; ++copy) {
-      const auto leave = [&](const Destination& result, const double* from) {
-        if (!result.wanted()) return;
-        T* const to = result.tensor.template output_data<T>() + copy * layout.channels;
-        for (Index c = 0; c < layout.channels; ++c) to[c] = static_cast<T>(result.add ? to[c] + from[c] : from[c]);
-      };
-      leave(dgamma, sums.first(copy));
-      leave(dbeta, sums.second(copy));
-    }
+    channel_norm_dx<T>(layout, dy, x, gamma, mask, mean, rstd, dx);
+    channel_norm_dparameters<T>(layout, dy, x, mask, mean, rstd, dgamma, dbeta);
   });
 }
 

@@ -49,8 +49,7 @@ TEST_CASE("bytes moved: dynamic tanh reads x and writes y, reads dy and x, and w
 
 TEST_CASE("bytes moved: norms over channels read x twice forward, and x and dy twice backward") {
   CHECK(channel_norm_bytes(1000, 2) == 6000);
-  CHECK(channel_norm_dx_bytes(1000, 2) == 10000);
-  CHECK(channel_norm_dparameters_bytes(1000, 2) == 4000);
+  CHECK(channel_norm_backward_bytes(1000, 2) == 10000);
 }
 
 TEST_CASE("bytes moved: attention reads q, k and v and writes y, and backward as much again") {

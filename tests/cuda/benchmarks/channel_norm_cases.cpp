@@ -20,8 +20,7 @@ void run_forward(const Kernels& kernels, const ChannelLayout& layout, const Chan
 }
 
 void run_backward(const Kernels& kernels, const ChannelLayout& layout, const ChannelNorm& t) {
-  kernels.channel_norm_dparameters(layout, t.dy, t.x, {}, t.mean, t.rstd, {t.dgamma}, {t.dbeta});
-  kernels.channel_norm_dx(layout, t.dy, t.x, t.gamma, {}, t.mean, t.rstd, {t.dx});
+  kernels.channel_norm_backward(layout, t.dy, t.x, t.gamma, {}, t.mean, t.rstd, {t.dx}, {t.dgamma}, {t.dbeta});
 }
 
 ChannelNorm make_tensors(const Maker& make, const ChannelLayout& layout) {
