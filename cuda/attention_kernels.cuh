@@ -233,7 +233,7 @@ JNORM_DEVICE void store_rows(const RowSums<Wide<T>, kColumns>& sums, const HeadS
           const Wide<T> value = sums.values[i][j * N + u];
           pack[u] = narrow<T>(add ? widen(pack[u]) + value : value);
         }
-        store_pack<N>(to, pack);
+        store_output_pack<N>(to, pack);
       } else {
         JNORM_UNROLL
         for (int u = 0; u < N; ++u) {

@@ -26,7 +26,7 @@ embedding_rows(const T* table, Index table_rows, const std::int32_t* tokens, Ind
     JNORM_UNROLL
     for (int j = 0; j < N; ++j) values[j] = narrow<T>(Wide<T>(NAN));
     if (known) values = load_pack<N>(table + token * length + c);
-    store_pack<N>(y + row * length + c, values);
+    store_output_pack<N>(y + row * length + c, values);
   }
 }
 
@@ -113,7 +113,7 @@ sum_runs(const T* dy, Index length, const std::int32_t* tokens, Index table_rows
       for (int group = 0; group < kGroups; ++group) value += partial[(group * N + j) * kWarpSize + lane_index()];
       total[j] = narrow<T>(value);
     }
-    store_pack<N>(to, total);
+    store_output_pack<N>(to, total);
   }
 }
 

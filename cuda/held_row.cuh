@@ -21,18 +21,23 @@ JNORM_DEVICE Wide<T> exp_for(Wide<T> x) {
 // The threads that share a row: a warp, beside other warps with rows of their own, or a whole block.
 struct RowTeam {
   int threads, index;
-  JNORM_DEVICE explicit RowTeam(int team_threads) : threads(team_threads), index(thread_index() % team_threads) {}
-  JNORM_DEVICE Index row() const { return block_x() * (block_size() / threads) + thread_index() / threads; }
+  JNORM_DEVICE explicit RowTeam(int team_threads)
+      : threads(team_threads), index(is_warp() ? lane_index() : thread_index()) {}
+  JNORM_DEVICE bool is_warp() const { return threads == kWarpSize; }
+  JNORM_DEVICE int in_block() const { return is_warp() ? warp_index() : 0; }
+  JNORM_DEVICE Index row() const {
+    return is_warp() ? block_x() * (block_size() / kWarpSize) + warp_index() : block_x();
+  }
   JNORM_DEVICE bool leads() const { return index == 0; }
   // The team's own place for a row in shared memory, beside that of the reductions.
   template <class T>
   JNORM_DEVICE T* kept(Index length) const {
-    return dynamic_smem<T>() + kReductionBytes / sizeof(T) + thread_index() / threads * length;
+    return dynamic_smem<T>() + kReductionBytes / sizeof(T) + in_block() * length;
   }
   // Every thread gets the result. Uses the beginning of the shared memory, if the team is a block.
   template <class State>
   JNORM_DEVICE State reduce(const State& state) const {
-    return threads == kWarpSize ? warp_reduce(state) : block_reduce(state, dynamic_smem<State>());
+    return is_warp() ? warp_reduce(state) : block_reduce(state, dynamic_smem<State>());
   }
 };
 
@@ -88,7 +93,7 @@ struct HeldRow {
         const Wide<T> value = f(Index{offset(p)} + j, packs[p][j]);
         values[j] = narrow<T>(add ? widen(values[j]) + value : value);
       }
-      store_pack<N>(result + offset(p), values);
+      store_output_pack<N>(result + offset(p), values);
     }
   }
 };
@@ -107,7 +112,7 @@ JNORM_DEVICE void put_pairs(const HeldRow<T, N, kPacks>& a, const T* b, const F&
       const Wide<T> value = f(widen(a.packs[p][j]), widen(beside[j]));
       values[j] = narrow<T>(add ? widen(values[j]) + value : value);
     }
-    store_pack<N>(result + a.offset(p), values);
+    store_output_pack<N>(result + a.offset(p), values);
   }
 }
 

@@ -23,7 +23,7 @@ constexpr Choices kHeld = sizeof(T) == 8 ? Choices{1, 2, 3}
                           : N == 8       ? Choices{1, 2, 4}
                                          : Choices{1, 4, 8};
 template <class T, int N>
-constexpr Choices kHeldOfGradients = N == 4 ? Choices{1, 4, 6} : kHeld<T, N>;
+constexpr Choices kHeldOfGradients = N == 4 ? Choices{1, 2, 4} : kHeld<T, N>;
 
 // Calls f with the one of three numbers that `chosen` is, as a compile-time constant, or with 0.
 template <Choices kChoices, class F>

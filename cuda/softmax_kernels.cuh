@@ -95,7 +95,7 @@ softmax_held(const T* x, Index rows, Index length, int threads, T* y) {
   const SoftmaxOutput<kKind, T> output(largest.value, sum.value);
   JNORM_UNROLL
   for (int p = 0; p < kPacks; ++p) {
-    if (held.inside(p)) store_pack<N>(y + row * length + held.offset(p), output(held.packs[p]));
+    if (held.inside(p)) store_output_pack<N>(y + row * length + held.offset(p), output(held.packs[p]));
   }
 }
 
@@ -113,7 +113,7 @@ softmax_streamed(const T* x, Index rows, Index length, int threads, T* y) {
     const auto held = stream.chunk(chunk, narrow<T>(A(0)));
     JNORM_UNROLL
     for (int p = 0; p < stream.kPacks; ++p) {
-      if (held.inside(p)) store_pack<N>(y + row * length + held.offset(p), output(held.packs[p]));
+      if (held.inside(p)) store_output_pack<N>(y + row * length + held.offset(p), output(held.packs[p]));
     }
   }
 }

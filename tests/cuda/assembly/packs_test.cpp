@@ -27,7 +27,8 @@ std::string readable(const std::string& mangled) {
   std::string name = demangled == nullptr ? mangled : demangled;
   std::free(demangled);
   name = std::regex_replace(name, std::regex("jnorm::cuda::|^void |__nv_(?=bfloat16)|__(?=half)"), "");
-  return name.substr(0, name.find('('));
+  const std::size_t arguments = name.find(">(");  // of a template: its own may hold "(SoftmaxKind)0"
+  return arguments == std::string::npos ? name.substr(0, name.find('(')) : name.substr(0, arguments + 1);
 }
 
 Packs packs_in(const std::string& assembly) {
@@ -105,4 +106,30 @@ TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN l
     expect_packs("adam_kernel<" + type + ", float>", 2, 2);
   }
   expect_packs("adam_kernel<float, float>", 4, 3);
+}
+
+TEST_CASE("assembly: softmax loads and stores rows in packs, its gradient both of its rows") {
+  for (const std::string kind : {"(SoftmaxKind)0", "(SoftmaxKind)1"}) {
+    for (const auto& [type, count] : kElements) {
+      const std::string row = "<" + kind + ", " + type + ", " + count;
+      const int held = type == "float" ? 8 : 4;
+      expect_packs("softmax_held" + row + ", " + std::to_string(held) + ">", held, held);
+      expect_packs("softmax_streamed" + row + ">", 8, 4);
+      expect_packs("softmax_dx_held" + row + ", 4>", 8, 4);
+      expect_packs("softmax_dx_streamed" + row + ">", 12, 4);
+    }
+  }
+}
+
+TEST_CASE("assembly: cross-entropy, embedding and attention load packs, and store those of their results") {
+  for (const auto& [type, count] : kElements) {
+    expect_packs("cross_entropy_rows<" + type + ", " + count + ">", 4, 0);
+    expect_packs("cross_entropy_dx_rows<" + type + ", " + count + ">", 8, 4);
+    expect_packs("embedding_rows<" + type + ", " + count + ">", 1, 1);
+    expect_packs("sum_runs<" + type + ", " + count + ">", 4, 1);
+    const int stores = type == "float" ? 1 : 0;  // four elements of a narrow type are 8 bytes
+    expect_packs("attend<" + type + ", 64, 64>", 12, 8 * stores);
+    expect_packs("attend_dq<" + type + ", 64, 32>", 12, 8 * stores);
+    expect_packs("attend_dk_dv<" + type + ", 64, 64>", 24, 16 * stores);
+  }
 }
