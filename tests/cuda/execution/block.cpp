@@ -144,8 +144,8 @@ void Block::run_thread() {
     body_();
   } catch (...) {
     thrown_ = std::current_exception();
-    let_others_run(*running_thread().fiber);
   }
+  if (thrown_ != nullptr) let_others_run(*running_thread().fiber);
   sanitizer::release(end);
   end_thread();
   let_others_run(*running_thread().fiber);
@@ -206,13 +206,16 @@ std::uint64_t Block::wait_in_warp(Collective kind, std::uint64_t value, int sour
           .value = value,
           .fiber = self.fiber};
   if (warp.ended > 0) {
-    stop(fmt::format("{}, but thread {} of its warp has ended", describe(place.thread),
-                     find(number * kLanes, kLanes, State::ended)));
+    fault_ = fmt::format("{}, but thread {} of its warp has ended", describe(place.thread),
+                         find(number * kLanes, kLanes, State::ended));
+    stop();
   }
   if (warp.arrived == 0) warp.first_to_arrive = place.thread;
   const Thread& first = threads_[static_cast<std::size_t>(warp.first_to_arrive)];
-  if (first.kind != kind || !same_line(first.line, line))
-    stop(fmt::format("{}, but {}", describe(place.thread), describe(warp.first_to_arrive)));
+  if (first.kind != kind || !same_line(first.line, line)) {
+    fault_ = fmt::format("{}, but {}", describe(place.thread), describe(warp.first_to_arrive));
+    stop();
+  }
   // Shuffles and ballots promise no order of what is read and written beside them.
   sanitizer::Meeting* const meeting =
       kind == Collective::warp_barrier ? &warp_meetings_[static_cast<std::size_t>(number)].current() : nullptr;
@@ -269,10 +272,16 @@ void Block::report_nothing_can_run() {
                : fmt::format("{}, but {}: the barrier is divergent", describe(at_barrier), describe(in_warp));
 }
 
-void Block::stop(const std::string& fault) {
-  fault_ = fault;
+void Block::stop_misaligned(const void* address, std::size_t bytes, SourceLine line) {
+  fault_ = fmt::format("thread {} loads or stores {} bytes at {}, which is misaligned, at {}", place.thread, bytes,
+                       address, to_string(line));
+  stop();
+}
+
+// No string may live on the stack of a thread that is stopped: nothing there is destroyed.
+void Block::stop() {
   let_others_run(*running_thread().fiber);
-  std::terminate();  // nobody goes on with a thread that was stopped
+  std::terminate();  // nobody goes on with it
 }
 
 void block_barrier(SourceLine line) { running_block->wait_at_barrier(line); }
@@ -282,8 +291,7 @@ std::uint64_t collective(Collective kind, std::uint64_t value, int source_lane, 
 }
 
 void report_misaligned(const void* address, std::size_t bytes, SourceLine line) {
-  running_block->stop(fmt::format("thread {} loads or stores {} bytes at {}, which is misaligned, at {}", place.thread,
-                                  bytes, address, to_string(line)));
+  running_block->stop_misaligned(address, bytes, line);
 }
 
 }  // namespace jnorm::cuda::execution

@@ -62,7 +62,7 @@ class Block {
   void run_thread();
   void wait_at_barrier(SourceLine line);
   std::uint64_t wait_in_warp(Collective kind, std::uint64_t value, int source_lane, SourceLine line);
-  [[noreturn]] void stop(const std::string& fault);
+  [[noreturn]] void stop_misaligned(const void* address, std::size_t bytes, SourceLine line);
 
  private:
   enum class State : std::uint8_t { running, at_barrier, in_warp, ended };
@@ -86,6 +86,7 @@ class Block {
   };
 
   Thread& running_thread();
+  [[noreturn]] void stop();
   void let_others_run(Fiber& from);
   void discard_stopped_threads();
   void name_threads();
