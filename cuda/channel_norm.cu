@@ -144,18 +144,18 @@ Parts channel_sums(const ChannelNorm<T>& norm, Index copies, Context& context, D
 template <template <class> class Element, class T>
 void launch_elements(const char* operation, Context& context, const ChannelNorm<T>& norm, Index copies,
                      const GradientMeans* means, const Destination& result) {
-  const auto [outer, channels, inner, groups] = norm.layout;
+  const ChannelLayout& layout = norm.layout;
   T* const to = output<T>(result.tensor);
-  if (inner == 1 && groups == 0) {
-    with_pack<T>(channels, [&](auto pack) {
-      const ColumnWalk walk = column_walk(outer, channels / pack(), copies);
+  if (layout.inner == 1 && layout.groups == 0) {
+    with_pack<T>(layout.channels, [&](auto pack) {
+      const ColumnWalk walk = column_walk(layout.outer, layout.channels / pack(), copies);
       launch(operation, context, column_walk_config(walk, copies, 0), column_elements<Element, T, pack()>, norm, walk,
              means, to, result.add);
     });
     return;
   }
   with_pack<T>(norm.line_length.value(), [&](auto pack) {
-    const Index packs = copies * outer * channels * inner / pack();
+    const Index packs = copies * layout.outer * layout.channels * layout.inner / pack();
     launch(operation, context, elementwise_config(packs, 1, context.limits()), line_elements<Element, T, pack()>, norm,
            packs, means, to, result.add);
   });

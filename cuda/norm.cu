@@ -10,16 +10,16 @@ namespace {
 
 template <bool Centred, int N, class T>
 void launch_forward(const char* operation, Context& context, const NormForward<T>& norm) {
-  const auto [team, held, config] = norm_forward_config(norm.rows, norm.length / N, N, sizeof(T));
-  const auto with = [&](auto* kernel) { launch(operation, context, config, kernel, norm); };
-  if (team == RowTeam::long_row) return with(norm_forward_long<Centred, T, N>);
+  const NormForwardConfig chosen = norm_forward_config(norm.rows, norm.length / N, N, sizeof(T));
+  const auto with = [&](auto* kernel) { launch(operation, context, chosen.launch, kernel, norm); };
+  if (chosen.team == RowTeam::long_row) return with(norm_forward_long<Centred, T, N>);
   if constexpr (N == 1) {
     constexpr int single = sizeof(T) == 8 ? 4 : 8;
-    if (team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads / 2>, T, N, single>);
+    if (chosen.team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads / 2>, T, N, single>);
     with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, single>);
   } else {
-    if (team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads>, T, N, 4>);
-    if (held == 4) return with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, 4>);
+    if (chosen.team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads>, T, N, 4>);
+    if (chosen.held_packs == 4) return with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, 4>);
     with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, 2>);
   }
 }

@@ -113,7 +113,7 @@ TEST_CASE("cuda reduction: columns in one part and in several, wide and narrow")
     for (const DType dtype : {DType::float32, DType::float16}) {
       const Tensor x = random_positive({2, rows, width}, dtype, 1);
       for (const Reduce reduce : kReductions) {
-        CAPTURE(rows);
+        CAPTURE(x.shape());
         CHECK(error_of(reduce, x, 0b010) < rounding_of_sums(dtype));
       }
     }
