@@ -23,9 +23,13 @@ StepLoss accumulate_gradients(Tape& tape, std::span<const Batch> micro_batches,
   for (const Batch& batch : micro_batches) {
     tape.reset();
     step.last = summed_loss(logits_of(batch), batch, options.label_smoothing);
-    tape.backward(step.last,
-                  {.cotangent = full({}, options.scale / divisor, step.last.dtype(), step.last.value().device())});
-    step.mean += step.last.item() / divisor;  // behind the backward sweep: a device isn't waited for in between
+    const Tensor& loss = step.last.value();
+    // A device is asked for the loss behind the backward sweep, so that it isn't waited for in between.
+    const bool known = loss.device() == Device::cpu();
+    if (known) step.mean += loss.item() / divisor;
+    if (!std::isfinite(step.mean)) break;
+    tape.backward(step.last, {.cotangent = full({}, options.scale / divisor, loss.dtype(), loss.device())});
+    if (!known) step.mean += loss.item() / divisor;
     if (!std::isfinite(step.mean)) break;
   }
   return step;

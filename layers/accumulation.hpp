@@ -23,7 +23,7 @@ struct StepLoss {
 // through the tape for itself, which holds the last one afterwards. `logits_of` records the model on it.
 //
 // If the loss of a micro-batch isn't finite, it is returned before its backward; the tape holds that micro-batch then,
-// and the gradients are incomplete.
+// and the gradients are incomplete. A device tells after its backward, so there they aren't finite either.
 StepLoss accumulate_gradients(Tape& tape, std::span<const Batch> micro_batches,
                               const std::function<Var(const Batch&)>& logits_of,
                               const AccumulationOptions& options = {});
