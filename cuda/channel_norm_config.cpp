@@ -6,7 +6,7 @@ namespace jnorm::cuda {
 
 ColumnWalk column_walk(Index rows, Index packs, Index copies) {
   constexpr int most_lanes = 128;
-  constexpr Index blocks_wanted = 132 * 2, rows_a_thread = 4;
+  constexpr Index blocks_wanted = Index{132} * 2, rows_a_thread = 4;
   ColumnWalk walk{.lanes = 1, .tiles = 1, .parts = 1};
   while (walk.lanes < packs && walk.lanes < most_lanes) walk.lanes *= 2;
   walk.tiles = ceil_divide(packs, walk.lanes);

@@ -14,7 +14,7 @@ LaunchConfig elementwise_config(Index count, int per_thread, const DeviceLimits&
 LaunchConfig transpose_config(Index x_axis, Index y_axis, Index others, Index element_bytes) {
   return {.blocks_x = ceil_divide(x_axis, kTile) * ceil_divide(y_axis, kTile) * others,
           .threads = 256,
-          .shared_bytes = kTile * kTileRow * element_bytes};
+          .shared_bytes = Index{kTile} * kTileRow * element_bytes};
 }
 
 namespace {
@@ -34,7 +34,7 @@ void cut(ReductionPlan& plan, Index parts, Index multiple) {
 // ones.
 void plan_rows(ReductionPlan& plan, int pack_size, Split split) {
   constexpr Index packs_a_lane = 4, long_row = 1024, few_rows = 2048, long_if_few = 128;
-  constexpr Index blocks_wanted = 4096, packs_a_block = 8 * kReductionThreads;
+  constexpr Index blocks_wanted = 4096, packs_a_block = Index{8} * kReductionThreads;
   const Index packs = ceil_divide(plan.length, pack_size);
   const bool by_block = packs > long_row || (plan.outer < few_rows && packs > long_if_few);
   plan.lanes = by_block ? kReductionThreads : power_of_two_from(ceil_divide(packs, packs_a_lane), 32);
@@ -120,7 +120,7 @@ LaunchConfig row_team_launch(Index rows, const TeamConfig& team, Index kept_byte
 LaunchConfig rank_config(Index count) {
   return {.blocks_x = ceil_divide(count, kRankThreads),
           .threads = kRankThreads,
-          .shared_bytes = kRankChunk * 4,
+          .shared_bytes = Index{kRankChunk} * 4,
           .blocks_y = ceil_divide(count, kRankChunk)};
 }
 

@@ -31,7 +31,7 @@ constexpr Index kMaxBlocksY = 65535;
 constexpr int kMaxThreads = 1024;
 constexpr Index kDefaultSharedBytes = 49152;  // what a kernel gets without asking for more
 
-constexpr Index kReductionBytes = 32 * 16;  // for the largest state that a block reduces, from each of its warps
+constexpr Index kReductionBytes = Index{32} * 16;  // for the largest state that a block reduces, from each of its warps
 
 constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
 

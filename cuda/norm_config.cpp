@@ -51,7 +51,7 @@ NormBackwardConfig norm_backward_config(const NormBackwardShape& shape, const De
   // Narrow elements, widened, leave a block of so many threads no registers for more.
   const int block_holds = !single && shape.element_bytes < 4 ? 2 : most_held;
   const auto shared_bytes = [&](int teams) {
-    return kReduceScratchBytes + teams * shape.column_sums * shape.length * shape.wide_bytes;
+    return kReduceScratchBytes + Index{teams} * shape.column_sums * shape.length * shape.wide_bytes;
   };
   if (packs <= Index{kWarp} * most_held && shared_bytes(warps) <= limits.shared_bytes_per_block) {
     const int held = !single && packs <= Index{kWarp} * 2 ? 2 : most_held;
@@ -81,7 +81,7 @@ NormBackwardConfig norm_backward_config(const NormBackwardShape& shape, const De
 }
 
 Index column_part_count(Index rows, Index tiles) {
-  constexpr Index blocks_wanted = 132 * 16, rows_a_part = 8;
+  constexpr Index blocks_wanted = Index{132} * 16, rows_a_part = 8;
   return std::clamp<Index>(ceil_divide(rows, rows_a_part), 1, std::max<Index>(1, blocks_wanted / tiles));
 }
 

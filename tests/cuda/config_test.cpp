@@ -132,12 +132,12 @@ TEST_CASE("rank_config and run_config: positions by chunks, and by strips of col
 }
 
 TEST_CASE("attention_config: a block for each tile of each head, in memory that a GPU has") {
-  CHECK(attention_config(256, 32 * 8, 0).blocks_x == 1024);
+  CHECK(attention_config(256, 256, 0).blocks_x == 1024);
   CHECK(attention_config(257, 1, 0).blocks_x == 5);
   CHECK(attention_config(0, 8, 0).blocks_x == 0);
-  CHECK(attention_shared_bytes(64, 2 * 64, 64, 64, 4) == 192 * 68 * 4 + 64 * 72 * 4 + 32);
+  CHECK(attention_shared_bytes(64, 128, 64, 64, 4) == 192 * 68 * 4 + 64 * 72 * 4 + 32);
   const Index most = DeviceLimits().shared_bytes_per_block;
-  CHECK(attention_shared_bytes(2 * 64, 2 * 64, 64, 64, 4) < most / 2);  // two blocks a multiprocessor
-  CHECK(attention_shared_bytes(2 * 64, 2 * 32, 128, 32, 4) < most);
-  CHECK(attention_shared_bytes(2 * 64, 2 * 32, 32, 32, 8) < most);
+  CHECK(attention_shared_bytes(128, 128, 64, 64, 4) < most / 2);  // two blocks a multiprocessor
+  CHECK(attention_shared_bytes(128, 64, 128, 32, 4) < most);
+  CHECK(attention_shared_bytes(128, 64, 32, 32, 8) < most);
 }

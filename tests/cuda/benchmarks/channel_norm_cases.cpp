@@ -100,7 +100,7 @@ Case channel_norm_case(const Maker& make, ChannelLayout layout, Way way) {
   const bool grouped = layout.groups > 0;
   const Index count = layout.outer * layout.channels * layout.inner;
   const Index all = way == Way::forward ? cuda::channel_norm_bytes(count, make.element())
-                                        : cuda::channel_norm_dx_bytes(count, make.element());
+                                        : cuda::channel_norm_backward_bytes(count, make.element());
   // A group fits on chip: x, and dy, need be read only once.
   const Index spared = grouped ? (way == Way::forward ? 1 : 2) * count * make.element() : 0;
   return {

@@ -7,7 +7,9 @@
 #include <cstddef>
 
 #if defined(JNORM_EXECUTION_RACES)
-extern "C" {  // of sanitizer/tsan_interface.h, which clang 14 doesn't install
+// Of sanitizer/tsan_interface.h, which clang 14 doesn't install.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" {
 void* __tsan_get_current_fiber(void);
 void* __tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void* fiber);
@@ -16,6 +18,7 @@ void __tsan_set_fiber_name(void* fiber, const char* name);
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 #endif
 #if defined(__SANITIZE_ADDRESS__)
 #define JNORM_EXECUTION_ADDRESSES
