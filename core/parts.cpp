@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <jnorm/core/expect.hpp>
-#include <jnorm/core/kernels.hpp>
+#include <jnorm/core/layout.hpp>
 
 namespace jnorm {
 
@@ -13,19 +13,9 @@ namespace {
 // A bound as a position in [0, size].
 Index position(Index bound, Index size) { return std::clamp<Index>(bound < 0 ? bound + size : bound, 0, size); }
 
-Strides whole_of(const Shape& shape) {
-  Strides strides;
-  Index step = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    strides.steps[static_cast<std::size_t>(axis)] = step;
-    step *= shape[axis];
-  }
-  return strides;
-}
-
 // How a part lies in a tensor of the shape `whole`, which may have a leading axis more.
 Strides strides_of(const Part& part, const Shape& whole) {
-  Strides strides = whole_of(whole);
+  Strides strides = row_major(whole);
   const auto lead = static_cast<std::size_t>(whole.rank() - part.sizes.rank());
   for (std::size_t axis = 0; axis < static_cast<std::size_t>(part.sizes.rank()); ++axis) {
     strides.offset += part.starts[axis] * strides.steps[axis + lead];
@@ -79,7 +69,7 @@ Part part_along(const Shape& shape, int axis, const Range& range) {
 Tensor slice(const Tensor& x, const Part& part) {
   expect_room("slice", part, x.shape());
   Tensor y = Tensor::uninitialized(sizes_beside(part, x), x.dtype(), x.device());
-  x.device().kernels().copy_strided(y.shape(), x, strides_of(part, x.shape()), y, whole_of(y.shape()));
+  x.device().kernels().copy_strided(y.shape(), x, strides_of(part, x.shape()), y, row_major(y.shape()));
   return y;
 }
 
@@ -88,7 +78,7 @@ Tensor place(const Tensor& x, const Part& part, const Shape& whole) {
   expect(x.shape() == sizes_beside(part, x) && x.rank() == whole.rank(), "place: {} doesn't fill a part of shape {}",
          x.shape(), part.sizes);
   Tensor y = zeros(whole, x.dtype(), x.device());
-  x.device().kernels().copy_strided(x.shape(), x, whole_of(x.shape()), y, strides_of(part, whole));
+  x.device().kernels().copy_strided(x.shape(), x, row_major(x.shape()), y, strides_of(part, whole));
   return y;
 }
 
@@ -107,10 +97,10 @@ Tensor concat(std::span<const Tensor> parts, int axis) {
   Tensor y = Tensor::uninitialized(first.shape().with_axis(axis, length), first.dtype(), first.device());
   Index start = 0;
   for (const Tensor& part : parts) {
-    Strides to = whole_of(y.shape());
+    Strides to = row_major(y.shape());
     to.offset = start * to.steps[static_cast<std::size_t>(axis)];
     start += part.dim(axis);
-    y.device().kernels().copy_strided(part.shape(), part, whole_of(part.shape()), y, to);
+    y.device().kernels().copy_strided(part.shape(), part, row_major(part.shape()), y, to);
   }
   return y;
 }

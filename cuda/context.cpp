@@ -47,12 +47,22 @@ void copy_to_host(const Storage& from, void* to, std::size_t bytes) {
   driver::copy_to_host(context_of(*from.device).stream, to, from.device_data, bytes);
 }
 
+DeviceInterface interface_of(int ordinal) {
+  return {.name = name,
+          .allocate = allocate,
+          .release = release,
+          .kernels = &cuda_kernels(),
+          .ordinal = ordinal,
+          .copy_from_host = copy_from_host,
+          .copy_to_host = copy_to_host};
+}
+
 }  // namespace
 
-Context::Context(int ordinal) : interface {
-  .name = name, .allocate = allocate, .release = release, .kernels = &cuda_kernels(), .ordinal = ordinal,
-  .copy_from_host = copy_from_host, .copy_to_host = copy_to_host
-}, properties(driver::properties(ordinal)), stream(driver::make_stream(ordinal)), memory(ordinal) {
-}
+Context::Context(int ordinal)
+    : interface(interface_of(ordinal)),
+      properties(driver::properties(ordinal)),
+      stream(driver::make_stream(ordinal)),
+      memory(ordinal) {}
 
 }  // namespace jnorm::cuda

@@ -1,3 +1,4 @@
+#include <jnorm/core/layout.hpp>
 #include <jnorm/cuda/indexing_kernels.cuh>
 #include <jnorm/cuda/kernels.hpp>
 #include <jnorm/cuda/launch.cuh>
@@ -6,15 +7,6 @@
 namespace jnorm::cuda {
 
 namespace {
-
-// A tensor seen from one axis: [outer, length, inner].
-struct AlongAxis {
-  Index outer = 1, length, inner = 1;
-  AlongAxis(const Shape& shape, int axis) : length(shape[axis]) {
-    for (int before = 0; before < axis; ++before) outer *= shape[before];
-    for (int after = axis + 1; after < shape.rank(); ++after) inner *= shape[after];
-  }
-};
 
 LaunchConfig config_for(Index count, const Tensor& y) { return elementwise_config(count, 1, context_of(y).limits()); }
 

@@ -46,11 +46,11 @@ void index_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void gather(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 void scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& y);
 
-// matmul.cu
+// matmul.cpp
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, const Destination& y);
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y);
 
-// norm.cu
+// norm.cu, norm_backward.cu
 void layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps, const Tensor& y,
                 const Tensor& mean, const Tensor& rstd);
 void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& rstd,

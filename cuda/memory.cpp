@@ -30,8 +30,7 @@ MemoryPool::Block MemoryPool::take(std::size_t bytes) {
       const driver::Memory left = driver::memory(ordinal_);
       throw DeviceFailure(fmt::format(
           "cuda:{}: out of memory: {:.2f} GiB were asked for, {:.2f} of {:.2f} GiB are free, and {:.2f} GiB were in "
-          "use "
-          "at most; take a smaller batch or context, or fewer layers",
+          "use at most; take a smaller batch or context, or fewer layers",
           ordinal_, gibibytes(static_cast<double>(bytes)), gibibytes(static_cast<double>(left.free_bytes)),
           gibibytes(static_cast<double>(left.all_bytes)), gibibytes(static_cast<double>(statistics_.peak_bytes))));
     }

@@ -61,7 +61,6 @@ JNORM_DEVICE T shuffle(T value, int source_lane) {
 JNORM_DEVICE unsigned ballot(bool predicate) { return __ballot_sync(0xffffffffU, predicate); }
 
 // For flags and counts of integers alone: sums of floats in an order that changes would not be deterministic.
-JNORM_DEVICE void atomic_min(unsigned long long* address, unsigned long long value) { atomicMin(address, value); }
 JNORM_DEVICE void atomic_add(int* address, int value) { atomicAdd(address, value); }
 
 // Loads `Raw`, an unsigned integer of 4, 8 or 16 bytes, from an address that its size divides; stores it.
@@ -107,7 +106,6 @@ JNORM_DEVICE double cos_pi(double x) { return cospi(x); }
 namespace jnorm::cuda {
 
 constexpr int kWarpSize = 32;
-constexpr unsigned kMaxGridY = 65535;
 
 JNORM_DEVICE int lane_index() { return thread_index() % kWarpSize; }
 JNORM_DEVICE int warp_index() { return thread_index() / kWarpSize; }

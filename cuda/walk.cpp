@@ -57,14 +57,4 @@ Walk without_axis(const Walk& walk, int axis) {
   return rest;
 }
 
-Strides row_major(const Shape& shape) {
-  Strides strides;
-  Index step = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    strides.steps[static_cast<std::size_t>(axis)] = step;
-    step *= shape[axis];
-  }
-  return strides;
-}
-
 }  // namespace jnorm::cuda

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include <jnorm/core/kernels.hpp>
+#include <jnorm/core/layout.hpp>
 
 namespace jnorm::cuda {
 
@@ -35,8 +35,5 @@ Walk in_units(Walk walk, Index unit);
 
 // The walk without one of its axes.
 Walk without_axis(const Walk& walk, int axis);
-
-// The steps of a tensor's axes.
-Strides row_major(const Shape& shape);
 
 }  // namespace jnorm::cuda

@@ -7,25 +7,17 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
 #include <jnorm/core/kernels/walk.hpp>
+#include <jnorm/core/layout.hpp>
 
 namespace jnorm::cpu {
 
 namespace {
 
-// A tensor seen from one axis: [outer, length, inner].
-struct AlongAxis {
-  Index outer = 1, length, inner = 1;
-  AlongAxis(const Shape& shape, int axis) : length(shape[axis]) {
-    for (int before = 0; before < axis; ++before) outer *= shape[before];
-    for (int after = axis + 1; after < shape.rank(); ++after) inner *= shape[after];
-  }
-};
-
 // Calls visit(offset in the narrow tensor, offset in the whole) for every element of one copy of the index, in order,
 // where `whole` is the shape of the tensor that the index points into.
 template <class Visit>
 void for_each_gathered(const Shape& whole, int axis, const Tensor& index, const Visit& visit) {
-  Sizes strides = row_major_strides(whole);
+  Sizes strides = row_major(whole).steps;
   const Index step = std::exchange(strides[static_cast<std::size_t>(axis)], 0);
   const std::int32_t* const chosen = index.data<std::int32_t>();
   Index element = 0;

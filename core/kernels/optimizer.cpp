@@ -69,7 +69,8 @@ double scaled_norm(std::span<const Tensor> parts) {
   return largest * std::sqrt(squares);
 }
 
-bool is_normal(double square) { return square >= 1e-280 && square <= 1e300; }
+// Whether a sum of squares has kept its digits: none of those that matter left float64's range.
+bool keeps_digits(double squares) { return squares >= 1e-280 && squares <= 1e300; }
 
 }  // namespace
 
@@ -136,7 +137,7 @@ void global_norm(std::span<const Tensor> parts, const Tensor& norm) {
     sum_of_squares(wide.back(), more);
     squares += more;
   }
-  *norm.output_data<double>() = is_normal(squares) ? std::sqrt(squares) : scaled_norm(wide);
+  *norm.output_data<double>() = keeps_digits(squares) ? std::sqrt(squares) : scaled_norm(wide);
 }
 
 void clip_to_norm(const Tensor& x, const Tensor& norm, double largest, const Tensor& y) {

@@ -11,6 +11,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
 #include <jnorm/core/kernels/walk.hpp>
+#include <jnorm/core/layout.hpp>
 
 namespace jnorm::cpu {
 
@@ -68,7 +69,7 @@ struct Axes {
 
 // The axes of x before its last one whose bit is set.
 Axes outer_axes(const Shape& x, std::uint32_t bits) {
-  const Sizes own = row_major_strides(x);
+  const Sizes own = row_major(x).steps;
   std::vector<Index> sizes;
   Axes axes;
   for (int axis = 0; axis < x.rank() - 1; ++axis) {

@@ -3,6 +3,7 @@
 #include <jnorm/core/expect.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
 #include <jnorm/core/kernels/walk.hpp>
+#include <jnorm/core/layout.hpp>
 
 namespace jnorm::cpu {
 
@@ -10,7 +11,7 @@ namespace {
 
 // How `x` lies under the axes of the shape that it broadcasts to: stride 0 where it repeats.
 Sizes broadcast_strides(const Shape& x, const Shape& y) {
-  const Sizes own = row_major_strides(x);
+  const Sizes own = row_major(x).steps;
   Sizes strides{};
   const int missing = y.rank() - x.rank();
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -38,7 +39,7 @@ void broadcast(const Tensor& x, const Tensor& y) {
 void permute(const Tensor& x, const int* axes, const Tensor& y) {
   dispatch_any("permute", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Sizes own = row_major_strides(x.shape());
+    const Sizes own = row_major(x.shape()).steps;
     Sizes strides{};
     for (int axis = 0; axis < y.rank(); ++axis) {
       strides[static_cast<std::size_t>(axis)] = own[static_cast<std::size_t>(axes[axis])];

@@ -11,16 +11,6 @@ namespace jnorm::cpu {
 
 using Sizes = std::array<Index, Shape::kMaxRank>;
 
-inline Sizes row_major_strides(const Shape& shape) {
-  Sizes strides{};
-  Index stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= shape[axis];
-  }
-  return strides;
-}
-
 inline Index inner_size(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.last(); }
 inline Index inner_stride(const Shape& shape, const Sizes& strides) {
   return shape.rank() == 0 ? 1 : strides[static_cast<std::size_t>(shape.rank() - 1)];

@@ -9,7 +9,7 @@ using cuda::WalkAxis;
 
 TEST_CASE("cuda walk: axes that step as one are joined, and those of size 1 left out") {
   const Shape shape{2, 1, 3, 4};
-  const Walk whole = make_walk(shape, cuda::row_major(shape), cuda::row_major(shape));
+  const Walk whole = make_walk(shape, row_major(shape), row_major(shape));
   CHECK(whole.rank == 1);
   CHECK(whole[0] == WalkAxis{24, 1, 1});
   CHECK(whole.count == 24);
@@ -17,7 +17,7 @@ TEST_CASE("cuda walk: axes that step as one are joined, and those of size 1 left
 
 TEST_CASE("cuda walk: [B, T, H, D] to [B, H, T, D] keeps four axes, in units of a row's 16 bytes") {
   // y's axes are x's 0, 2, 1, 3 of [2, 5, 3, 8].
-  const Walk walk = make_walk({2, 3, 5, 8}, {0, {120, 8, 24, 1}}, cuda::row_major({2, 3, 5, 8}));
+  const Walk walk = make_walk({2, 3, 5, 8}, {0, {120, 8, 24, 1}}, row_major({2, 3, 5, 8}));
   CHECK(walk.rank == 4);
   CHECK(walk[1] == WalkAxis{5, 24, 8});
   CHECK(cuda::unit_of(walk, 4) == 4);

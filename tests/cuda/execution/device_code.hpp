@@ -84,12 +84,6 @@ inline unsigned ballot(bool predicate, SourceLine line = SourceLine::here()) {
   return static_cast<unsigned>(execution::collective(execution::Collective::ballot, predicate ? 1 : 0, 0, line));
 }
 
-inline void atomic_min(unsigned long long* address, unsigned long long value) {
-  const std::atomic_ref<unsigned long long> shared(*address);
-  unsigned long long found = shared.load(std::memory_order_relaxed);
-  while (value < found && !shared.compare_exchange_weak(found, value, std::memory_order_relaxed)) {
-  }
-}
 inline void atomic_add(int* address, int value) {
   std::atomic_ref<int>(*address).fetch_add(value, std::memory_order_relaxed);
 }
