@@ -261,13 +261,17 @@ struct Kernels {
   // layout.statistics(). mask [outer, inner], int32, may be undefined, and has to be without groups: where it is 0,
   // elements are no part of any sum, and y and dx are 0. gamma and beta [channels] may be undefined.
   //
-  // The biased variance. All three are 0 where nothing is counted.
-  Kernel<"channel_norm_statistics", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*mask*/, double /*eps*/,
-         const Tensor& /*mean*/, const Tensor& /*variance*/, const Tensor& /*rstd*/>
-      channel_norm_statistics;
+  // y and the statistics of x. The variance is the biased one, and may be undefined; all three are 0 where nothing is
+  // counted.
   Kernel<"channel_norm", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*gamma*/, const Tensor& /*beta*/,
-         const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/, const Destination& /*y*/>
+         const Tensor& /*mask*/, double /*eps*/, const Tensor& /*y*/, const Tensor& /*mean*/,
+         const Tensor& /*variance*/, const Tensor& /*rstd*/>
       channel_norm;
+  // y by statistics that are given.
+  Kernel<"channel_norm_apply", const ChannelLayout&, const Tensor& /*x*/, const Tensor& /*gamma*/,
+         const Tensor& /*beta*/, const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/,
+         const Destination& /*y*/>
+      channel_norm_apply;
   Kernel<"channel_norm_backward", const ChannelLayout&, const Tensor& /*dy, K copies*/, const Tensor& /*x*/,
          const Tensor& /*gamma*/, const Tensor& /*mask*/, const Tensor& /*mean*/, const Tensor& /*rstd*/,
          const Destination& /*dx*/, const Destination& /*dgamma [K, C]*/, const Destination& /*dbeta [K, C]*/>

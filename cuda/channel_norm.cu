@@ -106,7 +106,7 @@ Parts moments_of(const ChannelNorm<T>& norm, Context& context, Device device) {
   const auto [outer, channels, inner, groups] = norm.layout;
   if (groups == 0 && by_columns(norm.layout)) {
     return column_parts<Moments<double>>(norm, 1, device, [&](auto pack, auto walk, auto config, auto* parts) {
-      launch("channel_norm_statistics", context, config, column_moments<T, pack()>, norm, walk, parts);
+      launch("channel_norm", context, config, column_moments<T, pack()>, norm, walk, parts);
     });
   }
   const Index lines = groups > 0 ? outer * groups : outer * channels;
@@ -115,7 +115,7 @@ Parts moments_of(const ChannelNorm<T>& norm, Context& context, Device device) {
   const PartsOfSum of = groups > 0 ? each : by_channel(norm.layout);
   return line_parts<Moments<double>, T>(
       lines, length, 1, of, device, [&](auto pack, auto walk, auto config, auto* parts) {
-        launch("channel_norm_statistics", context, config, line_moments<T, pack()>, norm, walk, parts);
+        launch("channel_norm", context, config, line_moments<T, pack()>, norm, walk, parts);
       });
 }
 
@@ -163,31 +163,34 @@ void launch_elements(const char* operation, Context& context, const ChannelNorm<
 
 }  // namespace
 
-void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
-                             const Tensor& mean, const Tensor& variance, const Tensor& rstd) {
+void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const Tensor& mask, double eps, const Tensor& y, const Tensor& mean, const Tensor& variance,
+                  const Tensor& rstd) {
+  constexpr const char* operation = "channel_norm";
   if (x.size() == 0) {
     for (const Tensor& statistic : {mean, variance, rstd}) leave_zero({.tensor = statistic});
     return;
   }
-  dispatch_device("channel_norm_statistics", x.dtype(), [&](auto tag) {
+  dispatch_device(operation, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto norm = channel_norm_of<T>(layout, x, mask, {}, {});
     const Parts parts = moments_of(norm, context_of(x), x.device());
-    launch("channel_norm_statistics", context_of(x), warp_each_config(parts.of.sums), leave_statistics<double>,
+    launch(operation, context_of(x), warp_each_config(parts.of.sums), leave_statistics<double>,
            input<Moments<double>>(parts.states), parts.of, eps, output<double>(mean), output<double>(variance),
            output<double>(rstd));
   });
+  channel_norm_apply(layout, x, gamma, beta, mask, mean, rstd, {.tensor = y});
 }
 
-void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
+void channel_norm_apply(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
   if (!y.wanted() || x.size() == 0) return;
-  dispatch_device("channel_norm", x.dtype(), [&](auto tag) {
+  dispatch_device("channel_norm_apply", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     auto norm = channel_norm_of<T>(layout, x, mask, mean, rstd);
     norm.gamma = input<T>(gamma);
     norm.beta = input<T>(beta);
-    launch_elements<ForwardElement>("channel_norm", context_of(x), norm, 1, nullptr, y);
+    launch_elements<ForwardElement>("channel_norm_apply", context_of(x), norm, 1, nullptr, y);
   });
 }
 

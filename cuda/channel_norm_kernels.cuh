@@ -295,7 +295,7 @@ struct PartsOfSum {
   }
 };
 
-// A warp for each statistic. All three are 0 where nothing is counted. [BN.1] [GN.1]
+// A warp for each statistic; variance may be null. All three are 0 where nothing is counted. [BN.1] [GN.1]
 inline constexpr double kLargestVariance = std::numeric_limits<double>::max();
 template <class T>
 JNORM_KERNEL(kLineThreads)
@@ -307,7 +307,7 @@ leave_statistics(const Moments<double>* parts, PartsOfSum of, double eps, T* mea
   const bool none = moments.count == 0;
   const double square = none ? 0 : moments.squares / moments.count;
   mean[k] = moments.mean;
-  variance[k] = square;
+  if (variance != nullptr) variance[k] = square;
   rstd[k] = none ? 0 : square <= kLargestVariance ? 1 / sqrt(square + eps) : square * 0;
 }
 

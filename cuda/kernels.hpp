@@ -70,10 +70,11 @@ void dynamic_tanh_dparameters(const Tensor& dy, const Tensor& x, const Tensor& a
                               const Destination& dalpha, const Destination& dgamma);
 
 // channel_norm.cu
-void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
-                             const Tensor& mean, const Tensor& variance, const Tensor& rstd);
 void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y);
+                  const Tensor& mask, double eps, const Tensor& y, const Tensor& mean, const Tensor& variance,
+                  const Tensor& rstd);
+void channel_norm_apply(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y);
 void channel_norm_backward(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
                            const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx,
                            const Destination& dgamma, const Destination& dbeta);

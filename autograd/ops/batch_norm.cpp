@@ -75,7 +75,7 @@ struct BatchNormEvaluation : ChannelNorm<BatchNormEvaluation<RowLocal>> {
     ChannelLayout layout = this->layout_of(x);
     if (x.size() > 0) layout.outer *= v.size() / x.size();
     const Tensor zero = zeros(mean.shape(), mean.dtype(), mean.device());
-    x.device().kernels().channel_norm(layout, v, gamma, {}, {}, zero, rstd, dx);
+    x.device().kernels().channel_norm_apply(layout, v, gamma, {}, {}, zero, rstd, dx);
   }
 
   Var composed(std::span<const Var> inputs) const override {
@@ -141,10 +141,8 @@ NormalizedBatch batch_norm(const Var& x, const Var& gamma, const Var& beta, cons
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
   const Tensor saved[] = {statistics(), statistics()}, variance = statistics();
   const auto& [mean, rstd] = saved;
-  const Kernels& kernels = value.device().kernels();
-  kernels.channel_norm_statistics(layout, value, mask, options.eps, mean, variance, rstd);
-  kernels.channel_norm(layout, value, value_or_none(gamma), value_or_none(beta), mask, mean, rstd,
-                       {.tensor = y});  // [BN.1]
+  value.device().kernels().channel_norm(layout, value, value_or_none(gamma), value_or_none(beta), mask, options.eps, y,
+                                        mean, variance, rstd);  // [BN.1]
   Tape& tape = x.tape();
   InputList inputs;
   inputs.add(x);
@@ -179,8 +177,8 @@ Var batch_norm_evaluation(const Var& x, const Tensor& running_mean, const Tensor
   const Tensor saved[] = {running_mean.to(DType::float64).clone(),
                           rsqrt(affine(running_variance.to(DType::float64), 1.0, options.eps))};
   const auto& [mean, rstd] = saved;
-  value.device().kernels().channel_norm(layout, value, value_or_none(gamma), value_or_none(beta), {}, mean, rstd,
-                                        {.tensor = y});  // [BN.9]
+  value.device().kernels().channel_norm_apply(layout, value, value_or_none(gamma), value_or_none(beta), {}, mean, rstd,
+                                              {.tensor = y});  // [BN.9]
   Tape& tape = x.tape();
   InputList inputs;
   inputs.add(x);

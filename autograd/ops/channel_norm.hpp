@@ -57,7 +57,7 @@ struct ChannelNorm : Fused<Self> {
     }
     if (has(at.gamma)) {
       Tensor x_hat = Tensor::uninitialized(shape_of(layout), x.dtype(), x.device());
-      x.device().kernels().channel_norm(layout, x, {}, {}, mask, push.saved(0), push.saved(1), {.tensor = x_hat});
+      x.device().kernels().channel_norm_apply(layout, x, {}, {}, mask, push.saved(0), push.saved(1), {.tensor = x_hat});
       give(multiply(spread(push.tangent(static_cast<std::size_t>(at.gamma)), push, layout), x_hat));
     }
     if (has(at.beta)) {

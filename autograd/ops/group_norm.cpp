@@ -57,10 +57,8 @@ Var group_norm(const Var& x, Index groups, const Var& gamma, const Var& beta, co
   Tensor y = Tensor::uninitialized(value.shape(), value.dtype(), value.device());
   const Tensor saved[] = {statistics(), statistics()};
   const auto& [mean, rstd] = saved;
-  const Kernels& kernels = value.device().kernels();
-  kernels.channel_norm_statistics(layout, value, {}, options.eps, mean, statistics(), rstd);
-  kernels.channel_norm(layout, value, value_or_none(gamma), value_or_none(beta), {}, mean, rstd,
-                       {.tensor = y});  // [GN.1]
+  value.device().kernels().channel_norm(layout, value, value_or_none(gamma), value_or_none(beta), {}, options.eps, y,
+                                        mean, {}, rstd);  // [GN.1]
   InputList inputs;
   inputs.add(x);
   ChannelInputs at;

@@ -213,6 +213,60 @@ auto normalized(const T* x, const double* means, const double* rstds) {
   };
 }
 
+// mean, the biased variance, which may be undefined, and rstd.
+template <class T>
+void leave_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps, const Tensor& mean,
+                      const Tensor& variance, const Tensor& rstd) {
+  const T* const in = x.data<T>();
+  const Counted counted(mask);
+  const double count = counted.count(layout);
+  const Index statistics = layout.statistics();
+  double *const means = mean.output_data<double>(), *const rstds = rstd.output_data<double>();
+  double* const variances = variance.defined() ? variance.output_data<double>() : nullptr;
+  if (count == 0) {  // nothing to normalize
+    for (double* const values : {means, variances, rstds}) {
+      if (values != nullptr) std::fill_n(values, statistics, 0.0);
+    }
+    return;
+  }
+  Sums sums = sums_by_statistic(layout, 1, [&](Index, const auto& line, Index i) {
+    return Pair{counted(line.position(i)) ? static_cast<double>(in[line.first + i]) : 0.0, 0.0};
+  });
+  for (Index s = 0; s < statistics; ++s) means[s] = sums.first(0)[s] / count;
+  Sums rest = sums_by_statistic(layout, 1, [&](Index, const auto& line, Index i) {
+    const double centred = static_cast<double>(in[line.first + i]) - means[line.statistic(i)];
+    return counted(line.position(i)) ? Pair{centred, centred * centred} : Pair{0.0, 0.0};
+  });
+  for (Index s = 0; s < statistics; ++s) {
+    const double correction = rest.first(0)[s] / count;  // the first mean was rounded
+    means[s] += correction;
+    double square = rest.second(0)[s] / count - correction * correction;
+    rstds[s] = 1.0 / std::sqrt(square + eps);
+    if (!in_range(square + eps)) [[unlikely]]
+      wide_statistic(layout, s, in, counted, count, eps, means[s], square, rstds[s]);
+    if (variances != nullptr) variances[s] = square;
+  }
+}
+
+template <class T>
+void apply_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                      const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
+  const Tensor scale = channel_values(gamma, layout.channels, 1.0), offset = channel_values(beta, layout.channels, 0.0);
+  const double *const scales = scale.data<double>(), *const offsets = offset.data<double>();
+  const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstd.data<double>());
+  const Counted counted(mask);
+  T* const out = y.tensor.output_data<T>();
+  for_each_outer(layout, 1, [&](Index, Index o) {
+    for_each_line(layout, o, [&](const auto& line) {
+#pragma omp simd
+      for (Index i = 0; i < line.length; ++i) {
+        const double value = scales[line.channel(i)] * x_hat(line, i) + offsets[line.channel(i)];  // [BN.1] [GN.1]
+        put(out[line.first + i], value, counted(line.position(i)), y.add);
+      }
+    });
+  });
+}
+
 template <class T>
 void channel_norm_dx(const ChannelLayout& layout, const Tensor& dy, const Tensor& x, const Tensor& gamma,
                      const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& dx) {
@@ -273,60 +327,22 @@ void channel_norm_dparameters(const ChannelLayout& layout, const Tensor& dy, con
 
 }  // namespace
 
-void channel_norm_statistics(const ChannelLayout& layout, const Tensor& x, const Tensor& mask, double eps,
-                             const Tensor& mean, const Tensor& variance, const Tensor& rstd) {
-  dispatch_wide("channel_norm_statistics", x.dtype(), [&](auto tag) {
+void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                  const Tensor& mask, double eps, const Tensor& y, const Tensor& mean, const Tensor& variance,
+                  const Tensor& rstd) {
+  dispatch_wide("channel_norm", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* const in = x.data<T>();
-    const Counted counted(mask);
-    const double count = counted.count(layout);
-    const Index statistics = layout.statistics();
-    double* const means = mean.output_data<double>();
-    double* const variances = variance.output_data<double>();
-    double* const rstds = rstd.output_data<double>();
-    if (count == 0) {  // nothing to normalize
-      for (double* const values : {means, variances, rstds}) std::fill_n(values, statistics, 0.0);
-      return;
-    }
-    Sums sums = sums_by_statistic(layout, 1, [&](Index, const auto& line, Index i) {
-      return Pair{counted(line.position(i)) ? static_cast<double>(in[line.first + i]) : 0.0, 0.0};
-    });
-    for (Index s = 0; s < statistics; ++s) means[s] = sums.first(0)[s] / count;
-    Sums rest = sums_by_statistic(layout, 1, [&](Index, const auto& line, Index i) {
-      const double centred = static_cast<double>(in[line.first + i]) - means[line.statistic(i)];
-      return counted(line.position(i)) ? Pair{centred, centred * centred} : Pair{0.0, 0.0};
-    });
-    for (Index s = 0; s < statistics; ++s) {
-      const double correction = rest.first(0)[s] / count;  // the first mean was rounded
-      means[s] += correction;
-      variances[s] = rest.second(0)[s] / count - correction * correction;
-      rstds[s] = 1.0 / std::sqrt(variances[s] + eps);
-      if (!in_range(variances[s] + eps)) [[unlikely]]
-        wide_statistic(layout, s, in, counted, count, eps, means[s], variances[s], rstds[s]);
-    }
+    leave_statistics<T>(layout, x, mask, eps, mean, variance, rstd);
+    apply_statistics<T>(layout, x, gamma, beta, mask, mean, rstd, {.tensor = y});
   });
 }
 
-void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                  const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
+void channel_norm_apply(const ChannelLayout& layout, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                        const Tensor& mask, const Tensor& mean, const Tensor& rstd, const Destination& y) {
   if (!y.wanted()) return;
-  dispatch_wide("channel_norm", x.dtype(), [&](auto tag) {
+  dispatch_wide("channel_norm_apply", x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Tensor scale = channel_values(gamma, layout.channels, 1.0),
-                 offset = channel_values(beta, layout.channels, 0.0);
-    const double *const scales = scale.data<double>(), *const offsets = offset.data<double>();
-    const auto x_hat = normalized(x.data<T>(), mean.data<double>(), rstd.data<double>());
-    const Counted counted(mask);
-    T* const out = y.tensor.output_data<T>();
-    for_each_outer(layout, 1, [&](Index, Index o) {
-      for_each_line(layout, o, [&](const auto& line) {
-#pragma omp simd
-        for (Index i = 0; i < line.length; ++i) {
-          const double value = scales[line.channel(i)] * x_hat(line, i) + offsets[line.channel(i)];  // [BN.1] [GN.1]
-          put(out[line.first + i], value, counted(line.position(i)), y.add);
-        }
-      });
-    });
+    apply_statistics<T>(layout, x, gamma, beta, mask, mean, rstd, y);
   });
 }
 

@@ -43,8 +43,7 @@ Results run(const Inputs& in, double start = kNaN, bool add = false) {
   Results results = filled(in, start);
   const auto& [mean, variance, rstd, y, dx, dgamma, dbeta] = results;
   const Kernels& kernels = in.x.device().kernels();
-  kernels.channel_norm_statistics(in.layout, in.x, in.mask, in.eps, mean, variance, rstd);
-  kernels.channel_norm(in.layout, in.x, in.gamma, in.beta, in.mask, mean, rstd, {y, add});
+  kernels.channel_norm(in.layout, in.x, in.gamma, in.beta, in.mask, in.eps, y, mean, variance, rstd);
   kernels.channel_norm_backward(in.layout, in.dy, in.x, in.gamma, in.mask, mean, rstd, {dx, add}, {dgamma, add},
                                 {dbeta, add});
   return results;
@@ -157,10 +156,36 @@ TEST_CASE("cuda channel_norm: results are added where the destination says so") 
       for (double& value : values) value += 1.0;
       return values;
     };
-    CHECK(distance(added.y, plus_one(right.y)) < a_few_roundings(DType::float64));
     CHECK(distance(added.dx, plus_one(right.dx)) < a_few_roundings(DType::float64));
     CHECK(distance(added.dgamma, plus_one(right.dgamma)) < a_few_roundings(DType::float64));
     CHECK(distance(added.dbeta, plus_one(right.dbeta)) < a_few_roundings(DType::float64));
+  }
+}
+
+TEST_CASE("cuda channel_norm: statistics that are given are applied, and y is added where the destination says so") {
+  for (const ChannelLayout& layout : kLayouts) {
+    const Inputs in = random_inputs(layout, DType::float64).each(on_device);
+    const Results right = run(in), given = filled(in, kNaN), added = filled(in, 1.0);
+    const auto apply = [&](const Destination& y) {
+      device_kernels().channel_norm_apply(layout, in.x, in.gamma, in.beta, {}, right.mean, right.rstd, y);
+    };
+    apply({given.y});
+    apply({added.y, true});
+    std::vector<double> plus_one = right.y.values();
+    for (double& value : plus_one) value += 1.0;
+    CHECK(distance(given.y, right.y) < a_few_roundings(DType::float64));
+    CHECK(distance(added.y, plus_one) < a_few_roundings(DType::float64));
+  }
+}
+
+TEST_CASE("cuda channel_norm: a variance that nobody wants is left out") {
+  for (const ChannelLayout& layout : kLayouts) {
+    const Inputs in = random_inputs(layout, DType::float32).each(on_device);
+    const Results right = run(in), got = filled(in, kNaN);
+    device_kernels().channel_norm(layout, in.x, in.gamma, in.beta, {}, kEps, got.y, got.mean, {}, got.rstd);
+    CHECK(distance(got.y, right.y) == 0.0);
+    CHECK(distance(got.mean, right.mean) == 0.0);
+    CHECK(distance(got.rstd, right.rstd) == 0.0);
   }
 }
 

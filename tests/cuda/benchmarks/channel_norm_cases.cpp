@@ -15,8 +15,7 @@ struct ChannelNorm {
 };
 
 void run_forward(const Kernels& kernels, const ChannelLayout& layout, const ChannelNorm& t) {
-  kernels.channel_norm_statistics(layout, t.x, {}, kEps, t.mean, t.variance, t.rstd);
-  kernels.channel_norm(layout, t.x, t.gamma, t.beta, {}, t.mean, t.rstd, {t.y});
+  kernels.channel_norm(layout, t.x, t.gamma, t.beta, {}, kEps, t.y, t.mean, t.variance, t.rstd);
 }
 
 void run_backward(const Kernels& kernels, const ChannelLayout& layout, const ChannelNorm& t) {
