@@ -109,8 +109,8 @@ void attention_backward(const AttentionSettings& settings, const Tensor& dy, con
     using A = Wide<T>;
     const Index all_rows = sequences * sizes.queries * sizes.heads;
     const Tensor d = Tensor::uninitialized({all_rows}, lse.dtype(), lse.device());
-    launch(name, context, row_team_launch(all_rows, {.threads = kWarpSize}), attention_row_products<T>, sizes,
-           input<T>(dy), input<T>(y), all_rows, output<A>(d));
+    launch(name, context, warp_row_config(all_rows), attention_row_products<T>, sizes, input<T>(dy), input<T>(y),
+           all_rows, output<A>(d));
     const bool packs = rows_fit<T>(q, sizes.columns) && rows_fit<T>(k, sizes.columns) &&
                        rows_fit<T>(v, sizes.value_columns) && rows_fit<T>(dy, sizes.value_columns) &&
                        rows_fit<T>(dq.tensor, sizes.columns) && rows_fit<T>(dk.tensor, sizes.columns) &&

@@ -400,7 +400,7 @@ attend(AttentionSizes sizes, Wide<T> scale, const T* q, const T* k, const T* v, 
 
 // D = rowsum(dy * y) of each head of each query: a warp for each, whose index in [copy, batch, query, head] it is.
 template <class T>
-JNORM_KERNEL(256)
+JNORM_KERNEL(kWarpTeamThreads)
 attention_row_products(AttentionSizes sizes, const T* dy, const T* y, Index all_rows, Wide<T>* d) {
   const Index row = block_x() * (block_size() / kWarpSize) + warp_index();
   if (row >= all_rows) return;

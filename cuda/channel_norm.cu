@@ -36,7 +36,7 @@ bool by_columns(const ChannelLayout& layout) { return layout.inner == 1; }
 // Calls f with the size of the packs that elements side by side are read in, as a constant.
 template <class T, int Most = 8, class F>
 void with_pack(Index length, const F& f) {
-  constexpr int pack = std::min(kNormPack<T>, Most);
+  constexpr int pack = std::min(kRowPack<T>, Most);
   if (length % pack == 0) {
     f(std::integral_constant<int, pack>());
   } else if constexpr (pack > 1) {

@@ -5,7 +5,7 @@
 #include <jnorm/cuda/driver.hpp>
 #include <jnorm/cuda/launch.cuh>
 #include <jnorm/cuda/norm_config.hpp>
-#include <jnorm/cuda/row_team.cuh>
+#include <jnorm/cuda/row.cuh>
 
 namespace jnorm::cuda {
 
@@ -62,7 +62,7 @@ add_terms(const A* terms, Index count, T* sums, bool add) {
 template <class T, class A>
 void launch_add_terms(const char* operation, Context& context, const A* terms, Index count, Index copies, T* sums,
                       bool add) {
-  const LaunchConfig config{.blocks_x = copies, .threads = kMaxThreads, .shared_bytes = kReduceScratchBytes};
+  const LaunchConfig config{.blocks_x = copies, .threads = kMaxThreads, .shared_bytes = kReductionBytes};
   launch(operation, context, config, add_terms<T, A>, terms, count, sums, add);
 }
 

@@ -85,37 +85,30 @@ LaunchConfig chunk_config(Index chunks) {
           .shared_bytes = Index{sizeof(double)} * (kReductionThreads / 32)};
 }
 
-namespace {
-
-int whole_warps(Index threads) { return static_cast<int>(ceil_divide(threads, 32) * 32); }
-
-}  // namespace
-
-TeamConfig team_config(Index packs, std::span<const int> choices) {
-  for (const int held : choices) {
-    if (packs <= Index{32} * held) return {.threads = 32, .packs = held};
+RowPlan row_plan(Index packs, const RowChoices& choices) {
+  for (const int held : choices.warp) {
+    if (packs <= Index{kWarpSize} * held) return {RowTeam::warp, choices.warp_threads, held};
   }
-  // More than one pack a thread, so that several loads are on their way at once.
-  for (const int held : choices) {
-    if (held > 1 && packs <= Index{kMaxThreads} * held) {
-      return {.threads = whole_warps(ceil_divide(packs, held)), .packs = held};
+  for (const int held : choices.block) {
+    if (packs <= Index{choices.block_threads} * held) {
+      return {RowTeam::block, whole_warps(ceil_divide(packs, held)), held};
     }
   }
-  return {.threads = kMaxThreads, .packs = 0};
+  return {RowTeam::block, kStreamThreads, 0};
 }
 
-TeamConfig stream_team_config(Index packs, int per_thread) {
-  const Index threads = std::clamp<Index>(ceil_divide(packs, per_thread), 1, kMaxStreamThreads);
-  return {.threads = whole_warps(threads), .packs = 0};
+RowPlan streamed_row_plan(Index packs, int chunk_packs) {
+  if (packs <= Index{kWarpSize} * chunk_packs) return {RowTeam::warp, kWarpTeamThreads, 0};
+  return {RowTeam::block, whole_warps(std::min<Index>(ceil_divide(packs, chunk_packs), kStreamThreads)), 0};
 }
 
-LaunchConfig row_team_launch(Index rows, const TeamConfig& team, Index kept_bytes) {
-  constexpr int warps = 8;
-  const int rows_of_block = team.threads == 32 ? warps : 1;
-  return {.blocks_x = ceil_divide(rows, rows_of_block),
-          .threads = team.threads * rows_of_block,
-          .shared_bytes = kReductionBytes + rows_of_block * kept_bytes};
+LaunchConfig row_config(Index rows, const RowPlan& plan) {
+  return {.blocks_x = ceil_divide(rows, plan.rows_of_block()),
+          .threads = plan.block_threads,
+          .shared_bytes = plan.team == RowTeam::block ? kReductionBytes : 0};
 }
+
+LaunchConfig warp_row_config(Index rows) { return row_config(rows, {RowTeam::warp, kWarpTeamThreads, 0}); }
 
 LaunchConfig rank_config(Index count) {
   return {.blocks_x = ceil_divide(count, kRankThreads),

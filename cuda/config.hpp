@@ -2,9 +2,9 @@
 
 // Launch configurations: pure functions of shapes, dtypes and a device's limits.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include <jnorm/core/shape.hpp>
 
@@ -31,9 +31,12 @@ constexpr Index kMaxBlocksY = 65535;
 constexpr int kMaxThreads = 1024;
 constexpr Index kDefaultSharedBytes = 49152;  // what a kernel gets without asking for more
 
-constexpr Index kReductionBytes = Index{32} * 16;  // for the largest state that a block reduces, from each of its warps
+constexpr int kWarpSize = 32;
+// Of shared memory, for a reduction over a block: the largest state, from each of its warps.
+constexpr Index kReductionBytes = Index{kMaxThreads / kWarpSize} * 32;
 
 constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
+constexpr int whole_warps(Index threads) { return static_cast<int>(ceil_divide(threads, kWarpSize)) * kWarpSize; }
 
 constexpr int kElementwiseThreads = 256;
 
@@ -63,19 +66,35 @@ LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index st
 // What one block takes of tensors that are reduced to one number together: so many elements, with float64 states.
 constexpr Index kReductionChunk = 32768;
 LaunchConfig chunk_config(Index chunks);
-// The threads that share a row of `packs` packs, and how many packs each one holds in registers: 0 if the row doesn't
-// fit and is read in chunks. `choices`, ascending, are the numbers of packs that there is a kernel for.
-struct TeamConfig {
-  int threads = 32, packs = 0;
+
+// How a kernel takes rows: a team, a warp or a block, for each. A row is held in the team's registers, or streamed.
+enum class RowTeam : std::uint8_t { warp, block };
+struct RowPlan {
+  RowTeam team;
+  int block_threads;  // of several warps, each with a row, or of one team
+  int held_packs;     // of a row in each thread, at most; 0: the row is streamed
+
+  constexpr int rows_of_block() const { return team == RowTeam::warp ? block_threads / kWarpSize : 1; }
 };
-TeamConfig team_config(Index packs, std::span<const int> choices);
-// For rows that are read in chunks anyhow, of `per_thread` packs a thread: up to so many threads, so that a
-// multiprocessor has several rows at once.
-constexpr int kMaxStreamThreads = 512;
-TeamConfig stream_team_config(Index packs, int per_thread);
-// A team for each row: several warps in a block, or one block. Beside what its reductions need, each row may keep some
-// bytes in shared memory.
-LaunchConfig row_team_launch(Index rows, const TeamConfig& team, Index kept_bytes = 0);
+
+constexpr int kWarpTeamThreads = 128;  // of a block of warps
+constexpr int kStreamThreads = 512;    // of a block that streams a row, at most: so a multiprocessor has several
+
+// The kernels that there are for rows of one kind: how many packs each thread of a team may hold, ascending, then 0.
+struct RowChoices {
+  std::array<int, 3> warp;
+  std::array<int, 2> block;
+  int block_threads = kMaxThreads;  // at most
+  int warp_threads = kWarpTeamThreads;
+};
+// For rows of `packs` packs: a warp if it holds them, or else a block, or else a block that streams them.
+RowPlan row_plan(Index packs, const RowChoices& choices);
+// The same where rows are streamed whatever their length, `chunk_packs` packs a thread at a time.
+RowPlan streamed_row_plan(Index packs, int chunk_packs);
+// A team for each row.
+LaunchConfig row_config(Index rows, const RowPlan& plan);
+// A warp for each of so many rows.
+LaunchConfig warp_row_config(Index rows);
 
 // Ranks of `count` positions: a block for some positions and a chunk of those that they are compared with.
 constexpr int kRankThreads = 256;

@@ -30,7 +30,7 @@ void launch_sums(const char* operation, Context& context, DynamicTanhSums<T> sum
   sums.dgamma = output<Wide<T>>(dgamma_parts);
   sums.dalpha = output<double>(dalpha_parts);
   const LaunchConfig config{
-      .blocks_x = copies * sums.parts * sums.tiles, .threads = kColumnThreads, .shared_bytes = kReduceScratchBytes};
+      .blocks_x = copies * sums.parts * sums.tiles, .threads = kColumnThreads, .shared_bytes = kReductionBytes};
   launch(operation, context, config, dynamic_tanh_sums<T, N>, sums);
   if (dgamma.wanted()) {
     launch_column_parts(operation, context,
@@ -93,14 +93,12 @@ void dynamic_tanh_dparameters(const Tensor& dy, const Tensor& x, const Tensor& a
                                   .parts = 1,
                                   .tiles = 1};
     const Index copies = dy.size() / x.size();
-    constexpr int pack = kNormPack<T>;
+    constexpr int pack = kRowPack<T>;
     const bool fits = packs_fit<pack>(sums.x, sums.length) && packs_fit<pack>(sums.dy, sums.length) &&
                       packs_fit<pack>(sums.gamma, sums.length);
-    if (fits) {
-      launch_sums<T, pack>("dynamic_tanh_dparameters", context_of(x), sums, copies, dalpha, dgamma);
-    } else if constexpr (pack > 1) {
-      launch_sums<T, 1>("dynamic_tanh_dparameters", context_of(x), sums, copies, dalpha, dgamma);
-    }
+    with_row_pack<T>(fits, [&](auto n) {
+      launch_sums<T, n()>("dynamic_tanh_dparameters", context_of(x), sums, copies, dalpha, dgamma);
+    });
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include <jnorm/cuda/map.cuh>
 #include <jnorm/cuda/norm_config.hpp>
-#include <jnorm/cuda/row_team.cuh>
+#include <jnorm/cuda/row.cuh>
 
 namespace jnorm::cuda {
 

@@ -31,8 +31,8 @@ void embedding(const Tensor& table, const Tensor& tokens, const Tensor& y) {
     using T = typename decltype(tag)::type;
     const Index length = table.row_length();
     const auto run = [&](auto kernel) {
-      launch(name, context_of(y), row_team_launch(tokens.size(), {.threads = kWarpSize}), kernel, input<T>(table),
-             table.rows(), input<std::int32_t>(tokens), tokens.size(), length, output<T>(y));
+      launch(name, context_of(y), warp_row_config(tokens.size()), kernel, input<T>(table), table.rows(),
+             input<std::int32_t>(tokens), tokens.size(), length, output<T>(y));
     };
     constexpr int N = kPackSize<T>;
     const bool fit = packs_fit<N>(input<T>(table), length) && packs_fit<N>(output<T>(y), length);

@@ -15,7 +15,7 @@ namespace jnorm::cuda {
 
 // A warp for each row.
 template <class T, int N>
-JNORM_KERNEL(256)
+JNORM_KERNEL(kWarpTeamThreads)
 embedding_rows(const T* table, Index table_rows, const std::int32_t* tokens, Index rows, Index length, T* y) {
   const Index row = block_x() * (block_size() / kWarpSize) + warp_index();
   if (row >= rows) return;

@@ -33,15 +33,18 @@ Tensor totals_of(const char* name, const CrossEntropySettings& settings, const C
   return totals;
 }
 
-// The rows' kernel in packs of 16 bytes where all rows allow it, or element by element; f(N, team).
+// Launches the kernel of a team for each of so many rows, of packs where all of them allow it: f<Team, N>(config).
 template <class T, class F>
-void with_row_team(Index length, bool fit, F&& f) {
-  if (fit) {
-    constexpr int N = kPackSize<T>;
-    f(std::integral_constant<int, N>(), stream_team_config(length / N, StreamedRow<T, N>::kPacks));
-  } else {
-    f(std::integral_constant<int, 1>(), stream_team_config(length, StreamedRow<T, 1>::kPacks));
-  }
+void with_streamed_rows(Index rows, Index length, bool fit, const F& f) {
+  with_row_pack<T>(fit, [&](auto size) {
+    constexpr int N = size();
+    const RowPlan plan = streamed_row_plan(length / N, kChunkPacks<T, N>);
+    if (plan.team == RowTeam::warp) {
+      f.template operator()<WarpTeam<kWarpTeamThreads>, N>(row_config(rows, plan));
+    } else {
+      f.template operator()<BlockTeam<kStreamThreads>, N>(row_config(rows, plan));
+    }
+  });
 }
 
 }  // namespace
@@ -57,10 +60,10 @@ void cross_entropy(const CrossEntropySettings& settings, const Tensor& logits, c
     const auto* const sums = input<CrossEntropyTotals>(totals);
     const bool one_a_row = settings.reduction == Reduction::none;
     const Tensor row_losses = one_a_row ? Tensor() : Tensor::uninitialized(lse.shape(), lse.dtype(), lse.device());
-    const bool fit = packs_fit<kPackSize<T>>(rows.logits, rows.classes);
-    with_row_team<T>(rows.classes, fit, [&](auto size, const TeamConfig& team) {
-      launch(name, context, row_team_launch(rows.rows, team), cross_entropy_rows<T, size()>, rows, sums, team.threads,
-             one_a_row ? output<T>(loss) : nullptr, output<Wide<T>>(row_losses), output<Wide<T>>(lse));
+    const bool fit = packs_fit<kRowPack<T>>(rows.logits, rows.classes);
+    with_streamed_rows<T>(rows.rows, rows.classes, fit, [&]<class Team, int N>(const LaunchConfig& config) {
+      launch(name, context, config, cross_entropy_rows<Team, T, N>, rows, sums, one_a_row ? output<T>(loss) : nullptr,
+             output<Wide<T>>(row_losses), output<Wide<T>>(lse));
     });
     if (one_a_row) return;
     launch(name, context, kOneBlock, cross_entropy_sum<T>, input<Wide<T>>(row_losses), rows.rows,
@@ -79,12 +82,11 @@ void cross_entropy_dx(const CrossEntropySettings& settings, const Tensor& dloss,
     const bool one_a_row = settings.reduction == Reduction::none, mean = settings.reduction == Reduction::mean;
     const Index all_rows = dlogits.tensor.size() / rows.classes;
     T* const to = output<T>(dlogits.tensor);
-    constexpr int N = kPackSize<T>;
-    const bool fit = packs_fit<N>(rows.logits, rows.classes) && packs_fit<N>(to, rows.classes);
-    with_row_team<T>(rows.classes, fit, [&](auto size, const TeamConfig& team) {
-      launch(name, context_of(logits), row_team_launch(all_rows, team), cross_entropy_dx_rows<T, size()>, rows,
-             input<CrossEntropyTotals>(totals), mean, input<T>(dloss), one_a_row, all_rows, input<Wide<T>>(lse),
-             team.threads, to, dlogits.add);
+    const bool fit = packs_fit<kRowPack<T>>(rows.logits, rows.classes) && packs_fit<kRowPack<T>>(to, rows.classes);
+    with_streamed_rows<T>(all_rows, rows.classes, fit, [&]<class Team, int N>(const LaunchConfig& config) {
+      launch(name, context_of(logits), config, cross_entropy_dx_rows<Team, T, N>, rows,
+             input<CrossEntropyTotals>(totals), mean, input<T>(dloss), one_a_row, all_rows, input<Wide<T>>(lse), to,
+             dlogits.add);
     });
   });
 }

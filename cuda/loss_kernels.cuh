@@ -3,9 +3,8 @@
 // Cross-entropy of rows of logits, through logsumexp. With label smoothing s, class weights w (all 1 if there are none)
 // and their sum W:
 //
-//   [CE.1]  loss_r = (1 - s) w[target] (lse - x[target]) + (s / V) sum_c w[c] (lse - x[c]),  lse = max + log sum exp(x
-//   -
-//           max)
+//   [CE.1]  loss_r = (1 - s) w[target] (lse - x[target]) + (s / V) sum_c w[c] (lse - x[c])
+//           lse = max + log sum exp(x - max)
 //   [CE.2]  dx = dloss_r (((1 - s) w[target] + s W / V) p - (1 - s) w[target] onehot(target) - (s / V) w)
 //
 // where p = exp(x - lse), divided by its sum where the rounding of a large lse would show. A mean is the sum of loss_r
@@ -14,7 +13,7 @@
 // Rows whose target is ignored count nowhere and have zero gradients. A target that is out of range, which callers have
 // ruled out, reads nothing: it makes the loss NaN.
 
-#include <jnorm/cuda/held_row.cuh>
+#include <jnorm/cuda/softmax_kernels.cuh>
 
 namespace jnorm::cuda {
 
@@ -55,33 +54,32 @@ cross_entropy_totals(CrossEntropyRows<T> in, CrossEntropyTotals* totals) {
 }
 
 // The sum of f(c) over the classes.
-template <class A, class F>
-JNORM_DEVICE A team_sum(const RowTeam& team, Index classes, const F& f) {
+template <class Team, class A, class F>
+JNORM_DEVICE A sum_over_classes(Index classes, const F& f) {
   Sum<A> sum;
-  for (Index c = team.index; c < classes; c += team.threads) sum.value += f(c);
-  return team.reduce(sum).value;
+  for (Index c = Team::index(); c < classes; c += Team::size()) sum.value += f(c);
+  return Team::reduce(sum).value;
 }
 
 // A row's loss goes to `losses`, in the logits' type, or to `wide_losses`, for a sum; the other one is null. Without
 // totals, the reduction isn't a mean and W is V.
-template <class T, int N>
-JNORM_KERNEL(kMaxStreamThreads)
-cross_entropy_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, int threads, T* losses,
-                   Wide<T>* wide_losses, Wide<T>* lse) {
+template <class Team, class T, int N>
+JNORM_KERNEL(Team::kMaxThreads)
+cross_entropy_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, T* losses, Wide<T>* wide_losses,
+                   Wide<T>* lse) {
   using A = Wide<T>;
-  const RowTeam team(threads);
-  const Index row = team.row();
+  const Index row = Team::row();
   if (row >= in.rows) return;
   const T* const x = in.logits + row * in.classes;
-  const StreamedRow<T, N> stream(team, x, in.classes);
-  const OnlineSoftmax<A> state = team_softmax(stream);
+  const OnlineSoftmax<A> state = streamed_softmax<Team, N>(x, in.classes / N);
   const std::int32_t target = in.targets[row];
   const bool counts = target != in.ignored;
   A gaps = A(0);
   if (counts && in.share > A(0)) {
-    gaps = team_sum<A>(team, in.classes, [&](Index c) { return in.class_weight(c) * (state.largest - widen(x[c])); });
+    gaps = sum_over_classes<Team, A>(in.classes,
+                                     [&](Index c) { return in.class_weight(c) * (state.largest - widen(x[c])); });
   }
-  if (!team.leads()) return;
+  if (Team::index() != 0) return;
   const A log_sum = log(state.sum);
   lse[row] = state.largest + log_sum;
   A loss = A(0);
@@ -127,22 +125,21 @@ struct CrossEntropyGradient {
 };
 
 // dloss has an element for each copy of the loss or, with one_a_row, of the rows' losses.
-template <class T, int N>
-JNORM_KERNEL(kMaxStreamThreads)
+template <class Team, class T, int N>
+JNORM_KERNEL(Team::kMaxThreads)
 cross_entropy_dx_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, bool mean, const T* dloss,
-                      bool one_a_row, Index all_rows, const Wide<T>* lse, int threads, T* dlogits, bool add) {
+                      bool one_a_row, Index all_rows, const Wide<T>* lse, T* dlogits, bool add) {
   using A = Wide<T>;
-  const RowTeam team(threads);
-  const Index i = team.row();
+  const Index i = Team::row();
   if (i >= all_rows) return;
   const Index row = i % in.rows;
-  const StreamedRow<T, N> stream(team, in.logits + row * in.classes, in.classes);
+  const T* const x = in.logits + row * in.classes;
   const std::int32_t target = in.targets[row];
   const double counted = mean ? totals->counted : 1.0;
   T* const dx = dlogits + i * in.classes;
   if (target == in.ignored || counted == 0.0) {
     if (add) return;
-    for (Index c = team.index; c < in.classes; c += team.threads) dx[c] = T(0.0F);
+    for (Index c = Team::index(); c < in.classes; c += Team::size()) dx[c] = T(0.0F);
     return;
   }
   const A weight = in.target_share * in.target_weight(target);
@@ -152,13 +149,18 @@ cross_entropy_dx_rows(CrossEntropyRows<T> in, const CrossEntropyTotals* totals, 
   gradient.scale = dloss_row * (weight + in.share * all_weights);
   if constexpr (sizeof(A) == sizeof(float)) {
     if (fabs(gradient.lse) > kExactLse) {
-      const T* const x = stream.row;
-      gradient.scale /= team_sum<A>(team, in.classes, [&](Index c) { return exp_for<T>(widen(x[c]) - gradient.lse); });
+      gradient.scale /=
+          sum_over_classes<Team, A>(in.classes, [&](Index c) { return exp_for<T>(widen(x[c]) - gradient.lse); });
     }
   }
-  for (Index chunk = stream.chunks() - 1; chunk >= 0; --chunk) {
-    stream.chunk(chunk, T(0.0F)).put(dx, add, gradient);
-  }
+  for_each_chunk<Team, N>(x, in.classes / N, Direction::backwards, [&](const Chunk<Team, T, N>& chunk, Index first) {
+    chunk.for_each_pack([&](int v, Index column) {
+      Pack<A, N> values;
+      JNORM_UNROLL
+      for (int j = 0; j < N; ++j) values[j] = gradient(first + column + j, chunk[v][j]);
+      put_pack(dx + first + column, values, add);
+    });
+  });
 }
 
 }  // namespace jnorm::cuda

@@ -2,6 +2,7 @@
 
 #include <jnorm/cuda/kernels.hpp>
 #include <jnorm/cuda/launch.cuh>
+#include <jnorm/cuda/norm_config.hpp>
 #include <jnorm/cuda/norm_kernels.cuh>
 
 namespace jnorm::cuda {
@@ -10,18 +11,16 @@ namespace {
 
 template <bool Centred, int N, class T>
 void launch_forward(const char* operation, Context& context, const NormForward<T>& norm) {
-  const NormForwardConfig chosen = norm_forward_config(norm.rows, norm.length / N, N, sizeof(T));
-  const auto with = [&](auto* kernel) { launch(operation, context, chosen.launch, kernel, norm); };
-  if (chosen.team == RowTeam::long_row) return with(norm_forward_long<Centred, T, N>);
-  if constexpr (N == 1) {
-    constexpr int single = sizeof(T) == 8 ? 4 : 8;
-    if (chosen.team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads / 2>, T, N, single>);
-    with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, single>);
-  } else {
-    if (chosen.team == RowTeam::block) return with(norm_forward<Centred, BlockTeam<kMaxThreads>, T, N, 4>);
-    if (chosen.held_packs == 4) return with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, 4>);
-    with(norm_forward<Centred, WarpTeam<kMaxThreads / 4>, T, N, 2>);
-  }
+  constexpr RowChoices choices = norm_forward_choices(N, sizeof(T));
+  const RowPlan plan = row_plan(norm.length / N, choices);
+  const LaunchConfig config = row_config(norm.rows, plan);
+  with_row_team<choices>(plan, [&]<class Team, int V>() {
+    if constexpr (V == 0) {
+      launch(operation, context, config, norm_forward_streamed<Centred, Team, T, N>, norm);
+    } else {
+      launch(operation, context, config, norm_forward_held<Centred, Team, T, N, V>, norm);
+    }
+  });
 }
 
 // Launches with what the norm has beside x, y and the saved numbers: set(norm) gives it.
@@ -40,14 +39,10 @@ void normalize(const char* operation, const Tensor& x, double eps, const Tensor&
                         .eps = eps,
                         .share = 1.0 / static_cast<double>(x.row_length())};
     set(norm);
-    constexpr int pack = kNormPack<T>;
+    constexpr int pack = kRowPack<T>;
     const bool fits = packs_fit<pack>(norm.x, norm.length) && packs_fit<pack>(norm.y, norm.length) &&
                       packs_fit<pack>(norm.gamma, norm.length) && packs_fit<pack>(norm.beta, norm.length);
-    if (fits) {
-      launch_forward<Centred, pack>(operation, context_of(x), norm);
-    } else if constexpr (pack > 1) {
-      launch_forward<Centred, 1>(operation, context_of(x), norm);
-    }
+    with_row_pack<T>(fits, [&](auto n) { launch_forward<Centred, n()>(operation, context_of(x), norm); });
   });
 }
 

@@ -17,33 +17,13 @@ struct Wanted {
   bool columns() const { return dgamma.wanted() || dbeta.wanted(); }
 };
 
+// Sums over the rows of streamed rows' columns.
 template <bool Centred, int N, class T>
-void launch_rows(const char* operation, Context& context, const NormBackwardConfig& config,
-                 const NormBackward<T>& norm) {
-  const auto with = [&](auto* kernel) { launch(operation, context, config.launch, kernel, norm); };
-  const bool warp = config.team == RowTeam::warp;
-  if constexpr (N == 1) {
-    constexpr int single = sizeof(T) == 8 ? 4 : 8;
-    if (warp) return with(norm_backward<Centred, WarpTeam<kMaxThreads / 2>, T, N, single>);
-    with(norm_backward<Centred, BlockTeam<kMaxThreads / 2>, T, N, single>);
-  } else {
-    if (warp && config.held_packs == 2) return with(norm_backward<Centred, WarpTeam<kMaxThreads * 3 / 4>, T, N, 2>);
-    if (warp) return with(norm_backward<Centred, WarpTeam<kMaxThreads / 2>, T, N, 4>);
-    if constexpr (sizeof(T) == 4) {
-      if (config.held_packs == 4) return with(norm_backward<Centred, BlockTeam<kMaxThreads>, T, N, 4>);
-    }
-    with(norm_backward<Centred, BlockTeam<kMaxThreads>, T, N, 2>);
-  }
-}
-
-template <bool Centred, int N, class T>
-void launch_long_rows(const char* operation, Context& context, const NormBackwardConfig& config, Index copies,
-                      const NormBackward<T>& norm, const Tensor& shift) {
-  launch(operation, context, config.launch, norm_backward_long<Centred, T, N>, norm, output<Wide<T>>(shift));
-  if (norm.partial == nullptr) return;
+void launch_columns(const char* operation, Context& context, Index copies, const NormBackward<T>& norm,
+                    const Wide<T>* shift) {
   const Index tiles = ceil_divide(norm.length / N, kColumnThreads);
-  const LaunchConfig columns{.blocks_x = tiles * norm.parts * copies, .threads = kColumnThreads};
-  launch(operation, context, columns, norm_backward_columns<Centred, T, N>, norm, input<Wide<T>>(shift), tiles);
+  const LaunchConfig config{.blocks_x = tiles * norm.parts * copies, .threads = kColumnThreads};
+  launch(operation, context, config, norm_backward_columns<Centred, T, N>, norm, shift, tiles);
 }
 
 template <bool Centred, int N, class T>
@@ -64,12 +44,16 @@ void launch_backward(const char* operation, const Tensor& x, NormBackward<T>& no
   Tensor partial, shift;
   if (wanted.columns()) partial = scratch(wanted.copies * config.parts * sums * norm.length);
   norm.partial = output<Wide<T>>(partial);
-  if (config.team == RowTeam::long_row) {
-    if (Centred && wanted.columns()) shift = scratch(norm.rows);
-    launch_long_rows<Centred, N>(operation, context, config, wanted.copies, norm, shift);
-  } else {
-    launch_rows<Centred, N>(operation, context, config, norm);
-  }
+  with_row_team<norm_backward_choices(N, sizeof(T))>(config.plan, [&]<class Team, int V>() {
+    if constexpr (V == 0) {
+      if (Centred && wanted.columns()) shift = scratch(norm.rows);
+      auto* const shifts = output<Wide<T>>(shift);
+      launch(operation, context, config.launch, norm_backward_streamed<Centred, Team, T, N>, norm, shifts);
+      if (wanted.columns()) launch_columns<Centred, N>(operation, context, wanted.copies, norm, shifts);
+    } else {
+      launch(operation, context, config.launch, norm_backward_held<Centred, Team, T, N, V>, norm);
+    }
+  });
   if (!wanted.columns()) return;
   launch_column_parts(operation, context,
                       ColumnGradients<T, Wide<T>>{.partial = norm.partial,
@@ -109,14 +93,10 @@ void backward(const char* operation, const Tensor& dy, const Tensor& x, const Te
                          .length = x.row_length(),
                          .parts = 1,
                          .share = share};
-    constexpr int pack = kNormPack<T>;
+    constexpr int pack = kRowPack<T>;
     const bool fits = packs_fit<pack>(norm.x, norm.length) && packs_fit<pack>(norm.dy, norm.length) &&
                       packs_fit<pack>(norm.gamma, norm.length) && packs_fit<pack>(norm.dx, norm.length);
-    if (fits) {
-      launch_backward<Centred, pack>(operation, x, norm, wanted);
-    } else if constexpr (pack > 1) {
-      launch_backward<Centred, 1>(operation, x, norm, wanted);
-    }
+    with_row_pack<T>(fits, [&](auto n) { launch_backward<Centred, n()>(operation, x, norm, wanted); });
   });
 }
 

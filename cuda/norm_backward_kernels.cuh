@@ -156,30 +156,35 @@ JNORM_DEVICE void leave_partial(const NormBackward<T>& norm, const ColumnTotals<
   }
 }
 
+// What a kernel's registers have to suffice for: several blocks of warps at once, or one block that takes a row.
+template <class Team, int V>
+constexpr int kBackwardThreads = Team::kRowsShareBlock ? resident_warp_blocks(V) * Team::kMaxThreads
+                                                       : Team::kMaxThreads;
+
 // Block copy * parts + part. gamma is held too where registers allow it; the packs of the next row are loaded where
 // those of this one have been used, so that memory is never idle.
 template <bool Centred, class Team, class T, int N, int V>
-JNORM_KERNEL(Team::kMaxThreads)
-norm_backward(NormBackward<T> norm) {
+JNORM_KERNEL((kBackwardThreads<Team, V>))
+norm_backward_held(NormBackward<T> norm) {
   using W = Wide<T>;
   constexpr int sums_of_column = kColumnSums<Centred>;
   const int packs = static_cast<int>(norm.length / N), teams = Team::per_block();
-  W* const memory = dynamic_smem<W>() + kReduceScratchBytes / sizeof(W);
+  HeldRow<Team, T, N, V> x(packs), dy(packs);
+  W* const memory = dynamic_smem<W>() + kReductionBytes / sizeof(W);
   const ColumnTotals<W, N> totals{memory + Team::in_block() * sums_of_column * norm.length, packs};
   JNORM_UNROLL
   for (int v = 0; v < V; ++v) {
-    if (norm.partial == nullptr || !holds_pack<Team>(v, packs)) continue;
-    for (int sum = 0; sum < sums_of_column; ++sum) totals.clear(sum, held_pack<Team>(v, packs));
+    if (norm.partial == nullptr || !x.holds(v)) continue;
+    for (int sum = 0; sum < sums_of_column; ++sum) totals.clear(sum, x.pack(v));
   }
   const W gain = gain_of(norm.gain);
   const Index copy_rows = block_x() / norm.parts * norm.rows, step = norm.parts * teams;
   Index r = block_x() % norm.parts * teams + Team::in_block();
-  Pack<T, N> x[V], dy[V];
   RowStatistics<Centred, W> next;
   if (r < norm.rows) {
     next = saved_statistics<Centred>(norm, r);
-    load_row<Team>(x, norm.x + r * norm.length, packs);
-    load_row<Team>(dy, norm.dy + (copy_rows + r) * norm.length, packs);
+    x.load(norm.x + r * norm.length);
+    dy.load(norm.dy + (copy_rows + r) * norm.length);
   }
   for (; r < norm.rows; r += step) {
     const RowStatistics<Centred, W> saved = next;
@@ -188,19 +193,17 @@ norm_backward(NormBackward<T> norm) {
     BackwardSums<W> sums;
     JNORM_UNROLL
     for (int v = 0; v < V; ++v) {
-      const auto gamma = load_wide_or<N>(norm.gamma, Index{held_pack<Team>(v, packs)} * N, gain);
-      if (holds_pack<Team>(v, packs)) add_to(sums, saved, x[v], dy[v], gamma);
+      const auto gamma = load_wide_or<N>(norm.gamma, x.column(v), gain);
+      if (x.holds(v)) add_to(sums, saved, x[v], dy[v], gamma);
     }
     const BackwardRow<Centred, W> row(saved, Team::reduce(sums), static_cast<W>(norm.share));
     if (norm.row_sums != nullptr && Team::index() == 0) norm.row_sums[copy_rows + r] = row.mean_u_x_hat;
     JNORM_UNROLL
     for (int v = 0; v < V; ++v) {
-      const int pack = held_pack<Team>(v, packs);
-      const Index column = Index{pack} * N;
-      const auto gamma = load_wide_or<N>(norm.gamma, column, gain);
-      if (holds_pack<Team>(v, packs)) leave_gradients(norm, row, x[v], dy[v], gamma, totals, pack, copy_rows + r);
-      x[v] = load_input_pack<N>(norm.x + following * norm.length + column);
-      dy[v] = load_input_pack<N>(norm.dy + (copy_rows + following) * norm.length + column);
+      const auto gamma = load_wide_or<N>(norm.gamma, x.column(v), gain);
+      if (x.holds(v)) leave_gradients(norm, row, x[v], dy[v], gamma, totals, x.pack(v), copy_rows + r);
+      x.load(norm.x + following * norm.length, v);
+      dy.load(norm.dy + (copy_rows + following) * norm.length, v);
     }
   }
   if (norm.partial == nullptr) return;
@@ -208,43 +211,44 @@ norm_backward(NormBackward<T> norm) {
   leave_partial<sums_of_column>(norm, ColumnTotals<W, N>{memory, packs}, teams);
 }
 
-// Rows too long for that, a block for each of all copies: dx, and the shift of each row for the columns' kernel.
-template <bool Centred, class T, int N>
-JNORM_KERNEL(kLongRowThreads)
-norm_backward_long(NormBackward<T> norm, Wide<T>* shift) {
+// Rows too long for that, of all copies: dx, and the shift of each row for the columns' kernel.
+template <bool Centred, class Team, class T, int N>
+JNORM_KERNEL(Team::kMaxThreads)
+norm_backward_streamed(NormBackward<T> norm, Wide<T>* shift) {
   using W = Wide<T>;
-  using Team = BlockTeam<kLongRowThreads>;
-  const Index packs = norm.length / N, i = block_x(), r = i % norm.rows;
+  using RowChunk = Chunk<Team, T, N>;
+  const Index packs = norm.length / N, i = Team::row(), r = i % norm.rows;
   const W gain = gain_of(norm.gain);
   const T *const x = norm.x + r * norm.length, *const dy = norm.dy + i * norm.length;
   const RowStatistics<Centred, W> saved = saved_statistics<Centred>(norm, r);
   BackwardSums<W> sums;
-  for_each_share<N>(x, packs, Direction::forwards, [&](const Share<T, N>& share) {
-    share.for_each([&](const Pack<T, N>& pack, Index column) {
-      add_to(sums, saved, pack, load_input_pack<N>(dy + column), load_wide_or<N>(norm.gamma, column, gain));
+  for_each_chunk<Team, N>(x, packs, Direction::forwards, [&](const RowChunk& x_chunk, Index first) {
+    const RowChunk dy_chunk(dy + first, x_chunk.packs);
+    x_chunk.for_each_pack([&](int v, Index column) {
+      add_to(sums, saved, x_chunk[v], dy_chunk[v], load_wide_or<N>(norm.gamma, first + column, gain));
     });
   });
   const BackwardRow<Centred, W> row(saved, Team::reduce(sums), static_cast<W>(norm.share));
-  if (thread_index() == 0) {
+  if (Team::index() == 0) {
     if (norm.row_sums != nullptr) norm.row_sums[i] = row.mean_u_x_hat;
     if (shift != nullptr && i < norm.rows) shift[r] = row.statistics.shift;
   }
   if (norm.dx == nullptr) return;
-  for_each_share<N>(x, packs, Direction::backwards, [&](const Share<T, N>& share) {
-    share.for_each([&](const Pack<T, N>& pack, Index column) {
-      const Pack<T, N> cotangent = load_input_pack<N>(dy + column);
-      const auto gamma = load_wide_or<N>(norm.gamma, column, gain);
+  for_each_chunk<Team, N>(x, packs, Direction::backwards, [&](const RowChunk& x_chunk, Index first) {
+    const RowChunk dy_chunk(dy + first, x_chunk.packs);
+    x_chunk.for_each_pack([&](int v, Index column) {
+      const auto gamma = load_wide_or<N>(norm.gamma, first + column, gain);
       Pack<W, N> dx;
       JNORM_UNROLL
       for (int j = 0; j < N; ++j) {
-        dx[j] = row.dx(gamma[j] * widen(cotangent[j]), row.statistics.x_hat(widen(pack[j])));
+        dx[j] = row.dx(gamma[j] * widen(dy_chunk[v][j]), row.statistics.x_hat(widen(x_chunk[v][j])));
       }
-      put_pack(norm.dx + i * norm.length + column, dx, norm.add);
+      put_pack(norm.dx + i * norm.length + first + column, dx, norm.add);
     });
   });
 }
 
-// The columns' sums of long rows: a thread for each pack of columns, and for each part of the rows.
+// The columns' sums of streamed rows: a thread for each pack of columns, and for each part of the rows.
 template <bool Centred, class T, int N>
 JNORM_KERNEL(kColumnThreads)
 norm_backward_columns(NormBackward<T> norm, const Wide<T>* shift, Index tiles) {

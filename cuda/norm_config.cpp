@@ -6,10 +6,6 @@ namespace jnorm::cuda {
 
 namespace {
 
-constexpr int kWarp = 32;
-
-int whole_warps(Index threads) { return static_cast<int>(ceil_divide(threads, kWarp)) * kWarp; }
-
 // How many parts rows are cut into: enough for a GPU of 132 multiprocessors that has `resident` blocks on each, but no
 // more than that parts have four rows for each of a block's `teams`, since a part's sums cost as much as five rows.
 // The device's own size is left out of it, so that all give the same bits.
@@ -21,63 +17,29 @@ Index part_count(Index rows, Index copies, int teams, int resident) {
 
 }  // namespace
 
-NormForwardConfig norm_forward_config(Index rows, Index packs, int pack, int element_bytes) {
-  constexpr int warp_threads = 128, warps = warp_threads / kWarp;
-  const bool single = pack == 1;  // of odd lengths there are fewer variants
-  const int held = single && element_bytes < 8 ? 8 : 4, threads = single ? kMaxThreads / 2 : kMaxThreads;
-  if (packs <= Index{kWarp} * held) {
-    return {.team = RowTeam::warp,
-            .held_packs = !single && packs <= Index{kWarp} * 2 ? 2 : held,
-            .launch = {.blocks_x = ceil_divide(rows, warps), .threads = warp_threads}};
-  }
-  if (packs <= Index{threads} * held) {
-    return {
-        .team = RowTeam::block,
-        .held_packs = held,
-        .launch = {
-            .blocks_x = rows, .threads = whole_warps(ceil_divide(packs, held)), .shared_bytes = kReduceScratchBytes}};
-  }
-  return {.team = RowTeam::long_row,
-          .held_packs = 0,
-          .launch = {.blocks_x = rows, .threads = kLongRowThreads, .shared_bytes = kReduceScratchBytes}};
-}
-
 NormBackwardConfig norm_backward_config(const NormBackwardShape& shape, const DeviceLimits& limits) {
-  constexpr int warp_threads = 256, warps = warp_threads / kWarp, resident_threads = 1024;
-  const bool single = shape.pack == 1;
-  const Index packs = shape.length / shape.pack;
-  const int most_held = single && shape.element_bytes < 8 ? 8 : 4,
-            most_threads = single ? kMaxThreads / 2 : kMaxThreads;
-  // Narrow elements, widened, leave a block of so many threads no registers for more.
-  const int block_holds = !single && shape.element_bytes < 4 ? 2 : most_held;
-  const auto shared_bytes = [&](int teams) {
-    return kReduceScratchBytes + Index{teams} * shape.column_sums * shape.length * shape.wide_bytes;
+  constexpr int resident_threads = 1024, resident_streams = 4;
+  const auto shared_bytes = [&](int rows_of_block) {
+    return kReductionBytes + Index{rows_of_block} * shape.column_sums * shape.length * shape.wide_bytes;
   };
-  if (packs <= Index{kWarp} * most_held && shared_bytes(warps) <= limits.shared_bytes_per_block) {
-    const int held = !single && packs <= Index{kWarp} * 2 ? 2 : most_held;
-    const Index parts = shape.column_sums == 0 ? ceil_divide(shape.rows, warps)
-                                               : part_count(shape.rows, shape.copies, warps, held == 2 ? 3 : 2);
-    return {.team = RowTeam::warp,
-            .held_packs = held,
-            .parts = parts,
-            .launch = {.blocks_x = parts * shape.copies, .threads = warp_threads, .shared_bytes = shared_bytes(warps)}};
+  RowChoices choices = norm_backward_choices(shape.pack, shape.element_bytes);
+  if (shared_bytes(choices.warp_threads / kWarpSize) > limits.shared_bytes_per_block) choices.warp = {};
+  if (shared_bytes(1) > limits.shared_bytes_per_block) choices.block = {};
+  const RowPlan plan = row_plan(shape.length / shape.pack, choices);
+
+  const int rows_of_block = plan.rows_of_block();
+  const auto parts_of = [&](int resident) { return part_count(shape.rows, shape.copies, rows_of_block, resident); };
+  if (plan.held_packs == 0) {
+    return {.plan = plan, .parts = parts_of(resident_streams), .launch = row_config(shape.rows * shape.copies, plan)};
   }
-  if (packs <= Index{most_threads} * block_holds && shared_bytes(1) <= limits.shared_bytes_per_block) {
-    const int held = !single && packs <= Index{most_threads} * 2 ? 2 : block_holds;
-    const int threads = whole_warps(ceil_divide(packs, held));
-    const Index parts = shape.column_sums == 0
-                            ? shape.rows
-                            : part_count(shape.rows, shape.copies, 1, std::max(1, resident_threads / threads));
-    return {.team = RowTeam::block,
-            .held_packs = held,
-            .parts = parts,
-            .launch = {.blocks_x = parts * shape.copies, .threads = threads, .shared_bytes = shared_bytes(1)}};
-  }
-  return {.team = RowTeam::long_row,
-          .held_packs = 0,
-          .parts = part_count(shape.rows, shape.copies, 1, 4),
-          .launch = {
-              .blocks_x = shape.rows * shape.copies, .threads = kLongRowThreads, .shared_bytes = kReduceScratchBytes}};
+  const int resident = plan.team == RowTeam::warp ? resident_warp_blocks(plan.held_packs)
+                                                  : std::max(1, resident_threads / plan.block_threads);
+  const Index parts = shape.column_sums == 0 ? ceil_divide(shape.rows, rows_of_block) : parts_of(resident);
+  return {.plan = plan,
+          .parts = parts,
+          .launch = {.blocks_x = parts * shape.copies,
+                     .threads = plan.block_threads,
+                     .shared_bytes = shared_bytes(rows_of_block)}};
 }
 
 Index column_part_count(Index rows, Index tiles) {
@@ -86,7 +48,8 @@ Index column_part_count(Index rows, Index tiles) {
 }
 
 LaunchConfig column_parts_config(Index tiles, Index sums, Index copies, Index parts, int wide_bytes) {
-  const int threads = kWarp * static_cast<int>(std::clamp<Index>(ceil_divide(parts, 4), 1, kMaxThreads / kWarp));
+  const int threads =
+      kWarpSize * static_cast<int>(std::clamp<Index>(ceil_divide(parts, 4), 1, kMaxThreads / kWarpSize));
   return {.blocks_x = tiles * sums * copies, .threads = threads, .shared_bytes = Index{threads} * wide_bytes};
 }
 

@@ -2,27 +2,32 @@
 
 // Launch configurations of the norms over rows: pure functions of shapes, as those of config.hpp.
 
-#include <cstdint>
-
 #include <jnorm/cuda/config.hpp>
 
 namespace jnorm::cuda {
 
-constexpr Index kReduceScratchBytes = 1024;  // of shared memory, for a reduction over a block
+// Of odd lengths there are fewer kernels. Their packs are single elements, of which a thread may hold more.
+constexpr int kSingleBlockThreads = kMaxThreads / 2;
+constexpr int most_single_packs(int element_bytes) { return element_bytes < 8 ? 8 : 4; }
 
-// Who holds a row, and where: a warp or a block, in registers, or a block that reads it twice.
-enum class RowTeam : std::uint8_t { warp, block, long_row };
+// For rows in packs of `pack` elements.
+constexpr RowChoices norm_forward_choices(int pack, int element_bytes) {
+  const int single = most_single_packs(element_bytes);
+  if (pack == 1) return {.warp = {single}, .block = {single}, .block_threads = kSingleBlockThreads};
+  return {.warp = {2, 4}, .block = {4}};
+}
 
-constexpr int kLongRowThreads = 512;
-
-struct NormForwardConfig {
-  RowTeam team;
-  int held_packs;  // the most that a thread holds in registers; 0 for long rows
-  LaunchConfig launch;
-};
-
-// For rows of `packs` packs of `pack` elements.
-NormForwardConfig norm_forward_config(Index rows, Index packs, int pack, int element_bytes);
+// Backward, two rows are held and sums are kept. Narrow elements, widened, leave a whole block no registers for more.
+constexpr RowChoices norm_backward_choices(int pack, int element_bytes) {
+  constexpr int warps_threads = 256;
+  const int single = most_single_packs(element_bytes);
+  if (pack == 1) {
+    return {.warp = {single}, .block = {single}, .block_threads = kSingleBlockThreads, .warp_threads = warps_threads};
+  }
+  return {.warp = {2, 4}, .block = {2, element_bytes < 4 ? 0 : 4}, .warp_threads = warps_threads};
+}
+// How many blocks of warps, each of whose threads holds so many packs, have room for their registers side by side.
+constexpr int resident_warp_blocks(int held_packs) { return held_packs == 2 ? 3 : 2; }
 
 constexpr int kColumnThreads = 128;
 
@@ -33,8 +38,7 @@ struct NormBackwardShape {
   int column_sums;                      // 0, 1 or 2
 };
 struct NormBackwardConfig {
-  RowTeam team;
-  int held_packs;
+  RowPlan plan;
   Index parts;  // of the rows, in each of which every column has sums of its own
   LaunchConfig launch;
 };
@@ -46,4 +50,5 @@ Index column_part_count(Index rows, Index tiles);
 // For the second step, which adds the sums of the parts: tiles of 32 columns. Columns of long rows: tiles of
 // kColumnThreads packs.
 LaunchConfig column_parts_config(Index tiles, Index sums, Index copies, Index parts, int wide_bytes);
+
 }  // namespace jnorm::cuda

@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include <jnorm/cuda/row_team.cuh>
+#include <jnorm/cuda/row.cuh>
 
 namespace jnorm::cuda {
 
@@ -144,26 +144,23 @@ JNORM_DEVICE void normalize_scaled(const NormForward<T>& norm, Index r) {
 // Rows held in registers, V packs of N elements at most in each thread.
 template <bool Centred, class Team, class T, int N, int V>
 JNORM_KERNEL(Team::kMaxThreads)
-norm_forward(NormForward<T> norm) {
+norm_forward_held(NormForward<T> norm) {
   using W = Wide<T>;
-  const int packs = static_cast<int>(norm.length / N);
   const W gain = gain_of(norm.gain);
-  const Index r = block_x() * Team::per_block() + Team::in_block();
+  const Index r = Team::row();
   if (r >= norm.rows) return;
-  const T* const x = norm.x + r * norm.length;
-  Pack<T, N> values[V];
-  load_row<Team>(values, x, packs);
+  const HeldRow<Team, T, N, V> x(norm.x + r * norm.length, static_cast<int>(norm.length / N));
   RowStatistics<Centred, W> row;
   bool exact = false;
   if constexpr (Centred) {
-    const W sum = reduce_held<Team, Sum<W>>(values, packs, [](W e) { return Sum<W>{e}; }).value;
+    const W sum = reduce_held<Sum<W>>(x, [](W e) { return Sum<W>{e}; }).value;
     const W pivot = sum * static_cast<W>(norm.share);
-    const auto deviations = reduce_held<Team, SumPair<W>>(values, packs, [=](W e) {
+    const auto deviations = reduce_held<SumPair<W>>(x, [=](W e) {
       return SumPair<W>{e - pivot, (e - pivot) * (e - pivot)};
     });
     exact = centred_statistics(pivot, deviations, norm.share, norm.eps, row);
   } else {
-    const W squares = reduce_held<Team, Sum<W>>(values, packs, [](W e) { return Sum<W>{e * e}; }).value;
+    const W squares = reduce_held<Sum<W>>(x, [](W e) { return Sum<W>{e * e}; }).value;
     exact = root_statistics(squares, norm.share, norm.eps, row);
   }
   if (!exact) {
@@ -172,79 +169,78 @@ norm_forward(NormForward<T> norm) {
   }
   JNORM_UNROLL
   for (int v = 0; v < V; ++v) {
-    const Index column = Index{held_pack<Team>(v, packs)} * N;
-    const Pack<T, N> y = normalized(norm, row, values[v], gain, column);
-    if (holds_pack<Team>(v, packs)) store_output_pack(norm.y + r * norm.length + column, y);
+    const Index column = x.column(v);
+    const Pack<T, N> y = normalized(norm, row, x[v], gain, column);
+    if (x.holds(v)) store_output_pack(norm.y + r * norm.length + column, y);
   }
   save_statistics<Centred, Team>(norm, r, row);
 }
 
-// Count, mean and squares of a share of a long row. Some packs at a time are taken relative to the first element of
-// them, whose own deviation keeps that from cancelling, and merged in float64.
-template <class T, int N>
-JNORM_DEVICE Moments<double> share_moments(const T* x, Index packs) {
+// Count, mean and squares of a thread's part of a streamed row. Each chunk is taken relative to its first element
+// there, whose own deviation keeps that from cancelling, and merged in float64.
+template <class Team, int N, class T>
+JNORM_DEVICE Moments<double> streamed_moments(const T* x, Index packs) {
   using W = Wide<T>;
   Moments<double> moments;
-  for_each_share<N>(x, packs, Direction::forwards, [&](const Share<T, N>& share) {
-    if (share.held == 0) return;
-    const W pivot = widen(share.packs[0][0]);
+  for_each_chunk<Team, N>(x, packs, Direction::forwards, [&](const Chunk<Team, T, N>& chunk, Index /*first*/) {
+    if (!chunk.holds(0)) return;
+    const W pivot = widen(chunk[0][0]);
+    int count = 0;
     SumPair<W> deviations;
-    share.for_each([&](const Pack<T, N>& pack, Index /*column*/) {
+    chunk.for_each_pack([&](int v, Index /*column*/) {
+      count += N;
       JNORM_UNROLL
       for (int j = 0; j < N; ++j) {
-        const W deviation = widen(pack[j]) - pivot;
+        const W deviation = widen(chunk[v][j]) - pivot;
         deviations = combine(deviations, {deviation, deviation * deviation});
       }
     });
-    const double count = share.held * N, sum = deviations.first, mean = sum / count;
-    moments = combine(moments, {count, pivot + mean, deviations.second - mean * sum});
+    const double sum = deviations.first, mean = sum / count;
+    moments = combine(moments, {static_cast<double>(count), pivot + mean, deviations.second - mean * sum});
   });
   return moments;
 }
 
-template <class T, int N>
-JNORM_DEVICE Sum<Wide<T>> share_squares(const T* x, Index packs) {
-  Sum<Wide<T>> squares;
-  for_each_share<N>(x, packs, Direction::forwards, [&](const Share<T, N>& share) {
-    share.for_each([&](const Pack<T, N>& pack, Index /*column*/) {
-      JNORM_UNROLL
-      for (int j = 0; j < N; ++j) squares.value += widen(pack[j]) * widen(pack[j]);
-    });
+template <class Team, int N, class T>
+JNORM_DEVICE Sum<Wide<T>> streamed_squares(const T* x, Index packs) {
+  using W = Wide<T>;
+  Sum<W> squares;
+  for_each_chunk<Team, N>(x, packs, Direction::forwards, [&](const Chunk<Team, T, N>& chunk, Index /*first*/) {
+    chunk.for_each([&](W e) { squares.value += e * e; });
   });
   return squares;
 }
 
-// Rows too long for registers, a block for each. The second pass goes backwards, so that it begins with what the L2
-// cache still holds.
-template <bool Centred, class T, int N>
-JNORM_KERNEL(kLongRowThreads)
-norm_forward_long(NormForward<T> norm) {
+// Rows too long for registers: two passes.
+template <bool Centred, class Team, class T, int N>
+JNORM_KERNEL(Team::kMaxThreads)
+norm_forward_streamed(NormForward<T> norm) {
   using W = Wide<T>;
-  using Team = BlockTeam<kLongRowThreads>;
   const Index packs = norm.length / N;
   const W gain = gain_of(norm.gain);
-  const Index r = block_x();
+  const Index r = Team::row();
   const T* const x = norm.x + r * norm.length;
   RowStatistics<Centred, W> row;
   bool exact = false;
   if constexpr (Centred) {
-    const Moments<double> moments = Team::reduce(share_moments<T, N>(x, packs));
+    const Moments<double> moments = Team::reduce(streamed_moments<Team, N>(x, packs));
     const double square = moments.squares * norm.share + norm.eps;
     row.mean = static_cast<W>(moments.mean);
     row.rstd = static_cast<W>(reciprocal_root(square));
     row.shift = static_cast<W>(row.mean - moments.mean) * row.rstd;
     exact = in_range(static_cast<W>(square));
   } else {
-    const W squares = Team::reduce(share_squares<T, N>(x, packs)).value;
+    const W squares = Team::reduce(streamed_squares<Team, N>(x, packs)).value;
     exact = root_statistics(squares, norm.share, norm.eps, row);
   }
   if (!exact) {
     normalize_scaled<Centred, Team>(norm, r);
     return;
   }
-  for_each_share<N>(x, packs, Direction::backwards, [&](const Share<T, N>& share) {
-    share.for_each([&](const Pack<T, N>& pack, Index column) {
-      store_output_pack(norm.y + r * norm.length + column, normalized(norm, row, pack, gain, column));
+  T* const y = norm.y + r * norm.length;
+  for_each_chunk<Team, N>(x, packs, Direction::backwards, [&](const Chunk<Team, T, N>& chunk, Index first) {
+    chunk.for_each_pack([&](int v, Index column) {
+      store_output_pack(y + first + column, normalized(norm, row, chunk[v], gain, first + column));
     });
   });
   save_statistics<Centred, Team>(norm, r, row);

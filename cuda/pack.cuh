@@ -2,6 +2,8 @@
 
 // Neighbouring elements that are loaded and stored at once: 16 bytes, where addresses allow it.
 
+#include <type_traits>
+
 #include <jnorm/cuda/portable.cuh>
 
 namespace jnorm::cuda {
@@ -16,6 +18,9 @@ struct alignas(sizeof(T) * N) Pack {
 // How many elements 16 bytes hold.
 template <class T>
 constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
+// The packs of rows: float64, which only the Jacobian tools need, is read one by one.
+template <class T>
+constexpr int kRowPack = sizeof(T) == 8 ? 1 : kPackSize<T>;
 
 template <int Bytes>
 struct RawOf;
@@ -85,11 +90,51 @@ JNORM_DEVICE void store_output_pack(T* address, const Pack<T, N>& pack) {
   }
 }
 
+// The pack of a parameter that may be absent, widened.
+template <int N, class T>
+JNORM_DEVICE Pack<Wide<T>, N> load_wide_or(const T* parameter, Index offset, Wide<T> absent) {
+  Pack<Wide<T>, N> wide;
+  if (parameter == nullptr) {
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) wide[j] = absent;
+  } else {
+    const Pack<T, N> pack = load_input_pack<N>(parameter + offset);
+    JNORM_UNROLL
+    for (int j = 0; j < N; ++j) wide[j] = widen(pack[j]);
+  }
+  return wide;
+}
+
+// Overwrites an element with a value rounded once, or adds the value to it.
+template <class T>
+JNORM_DEVICE void put(T& element, Wide<T> value, bool add) {
+  element = narrow<T>(add ? widen(element) + value : value);
+}
+
+// The same for a pack.
+template <class T, int N>
+JNORM_DEVICE void put_pack(T* address, const Pack<Wide<T>, N>& values, bool add) {
+  Pack<T, N> pack;
+  if (add) pack = load_pack<N>(static_cast<const T*>(address));
+  JNORM_UNROLL
+  for (int j = 0; j < N; ++j) pack[j] = narrow<T>(add ? widen(pack[j]) + values[j] : values[j]);
+  store_output_pack(address, pack);
+}
+
 // On the host: whether rows of `length` elements that begin at `address` can be read in packs of N, each aligned and
 // none across a row's end. A null address (a tensor that is absent) fits always.
 template <int N, class T>
 bool packs_fit(const T* address, Index length) {
   return reinterpret_cast<std::uintptr_t>(address) % (sizeof(T) * N) == 0 && length % N == 0;
+}
+
+// Calls f with N, the elements of a pack, as a compile-time constant: those of a row's packs where they fit, or 1.
+template <class T, class F>
+void with_row_pack(bool fit, const F& f) {
+  if constexpr (kRowPack < T >> 1) {
+    if (fit) return f(std::integral_constant<int, kRowPack<T>>());
+  }
+  f(std::integral_constant<int, 1>());
 }
 
 }  // namespace jnorm::cuda

@@ -10,6 +10,7 @@
 
 #include <jnorm/core/dtype.hpp>
 #include <jnorm/core/shape.hpp>
+#include <jnorm/cuda/config.hpp>
 
 #if defined(__CUDACC__)
 
@@ -104,8 +105,6 @@ JNORM_DEVICE double cos_pi(double x) { return cospi(x); }
 #endif
 
 namespace jnorm::cuda {
-
-constexpr int kWarpSize = 32;
 
 JNORM_DEVICE int lane_index() { return thread_index() % kWarpSize; }
 JNORM_DEVICE int warp_index() { return thread_index() / kWarpSize; }

@@ -6,34 +6,17 @@ namespace jnorm::cuda {
 
 namespace {
 
-// Calls f with N, the elements of a pack, as a compile-time constant: 16 bytes where all rows allow it, or 1.
-template <class T, class F>
-void with_pack_size(bool packs_fit, F&& f) {
-  if (packs_fit) {
-    f(std::integral_constant<int, kPackSize<T>>());
-  } else {
-    f(std::integral_constant<int, 1>());
-  }
+// A block of 1024 threads leaves each 64 registers, which hold so many packs of one row, or of two. Narrow elements,
+// widened, need more.
+constexpr RowChoices softmax_choices(int pack, int element_bytes) {
+  if (pack > 1 && element_bytes == 2) return {.warp = {1, 2, 4}, .block = {2, 4}};
+  return {.warp = {1, 4, 8}, .block = {4, 8}};
 }
-
-// How many packs a thread may hold of a row: what 64 registers leave room for. Gradients leave less of it.
-using Choices = std::array<int, 3>;
-template <class T, int N>
-constexpr Choices kHeld = sizeof(T) == 8 ? Choices{1, 2, 3}
-                          : N == 8       ? Choices{1, 2, 4}
-                                         : Choices{1, 4, 8};
-template <class T, int N>
-constexpr Choices kHeldOfGradients = N == 4 ? Choices{1, 2, 4} : kHeld<T, N>;
-
-// Calls f with the one of three numbers that `chosen` is, as a compile-time constant, or with 0.
-template <Choices kChoices, class F>
-void with_constant(int chosen, F&& f) {
-  switch (chosen) {
-    case kChoices[0]: return f(std::integral_constant<int, kChoices[0]>());
-    case kChoices[1]: return f(std::integral_constant<int, kChoices[1]>());
-    case kChoices[2]: return f(std::integral_constant<int, kChoices[2]>());
-    default: return f(std::integral_constant<int, 0>());
-  }
+constexpr RowChoices softmax_dx_choices(int pack, int element_bytes) {
+  if (element_bytes == 8) return {.warp = {1, 4}, .block = {4}};
+  if (pack == 1) return {.warp = {1, 4, 8}, .block = {4, 8}};
+  if (element_bytes == 2) return {.warp = {1, 2, 4}, .block = {4, 8}, .block_threads = kMaxThreads / 2};
+  return {.warp = {1, 2, 4}, .block = {2, 4}};
 }
 
 template <SoftmaxKind kKind>
@@ -44,15 +27,19 @@ void softmax_rows(const char* name, const Tensor& x, const Tensor& y) {
     const T* const from = input<T>(x);
     T* const to = output<T>(y);
     const Index rows = x.rows(), length = x.row_length();
-    with_pack_size<T>(packs_fit<kPackSize<T>>(from, length) && packs_fit<kPackSize<T>>(to, length), [&](auto size) {
+    constexpr int pack = kRowPack<T>;
+    with_row_pack<T>(packs_fit<pack>(from, length) && packs_fit<pack>(to, length), [&](auto size) {
       constexpr int N = size();
-      const TeamConfig team = team_config(length / N, kHeld<T, N>);
-      const LaunchConfig config = row_team_launch(rows, team);
-      with_constant<kHeld<T, N>>(team.packs, [&](auto held) {
-        if constexpr (held() == 0) {
-          launch(name, context_of(x), config, softmax_streamed<kKind, T, N>, from, rows, length, team.threads, to);
+      constexpr RowChoices choices = softmax_choices(N, sizeof(T));
+      const RowPlan plan = row_plan(length / N, choices);
+      with_row_team<choices>(plan, [&]<class Team, int V>() {
+        const auto with = [&](auto* kernel) {
+          launch(name, context_of(x), row_config(rows, plan), kernel, from, rows, length, to);
+        };
+        if constexpr (V == 0) {
+          with(softmax_streamed<kKind, Team, T, N>);
         } else {
-          launch(name, context_of(x), config, softmax_held<kKind, T, N, held()>, from, rows, length, team.threads, to);
+          with(softmax_held<kKind, Team, T, N, V>);
         }
       });
     });
@@ -67,21 +54,20 @@ void softmax_rows_dx(const char* name, const Tensor& dy, const Tensor& y, const 
     const T *const dys = input<T>(dy), *const ys = input<T>(y);
     T* const to = output<T>(dx.tensor);
     const Index rows = y.rows(), length = y.row_length(), all_rows = dy.size() / length;
-    const bool fit = packs_fit<kPackSize<T>>(dys, length) && packs_fit<kPackSize<T>>(ys, length) &&
-                     packs_fit<kPackSize<T>>(to, length);
-    with_pack_size<T>(fit, [&](auto size) {
+    constexpr int pack = kRowPack<T>;
+    const bool fit = packs_fit<pack>(dys, length) && packs_fit<pack>(ys, length) && packs_fit<pack>(to, length);
+    with_row_pack<T>(fit, [&](auto size) {
       constexpr int N = size();
-      const TeamConfig team = team_config(length / N, kHeldOfGradients<T, N>);
-      const bool keeps = kKind == SoftmaxKind::plain && team.packs > 0;
-      const Index kept_bytes = keeps ? length * static_cast<Index>(sizeof(T)) : 0;
-      const LaunchConfig config = row_team_launch(all_rows, team, kept_bytes);
-      with_constant<kHeldOfGradients<T, N>>(team.packs, [&](auto held) {
-        if constexpr (held() == 0) {
-          launch(name, context_of(y), config, softmax_dx_streamed<kKind, T, N>, dys, all_rows, ys, rows, length,
-                 team.threads, to, dx.add);
+      constexpr RowChoices choices = softmax_dx_choices(N, sizeof(T));
+      const RowPlan plan = row_plan(length / N, choices);
+      with_row_team<choices>(plan, [&]<class Team, int V>() {
+        const auto with = [&](auto* kernel) {
+          launch(name, context_of(y), row_config(all_rows, plan), kernel, dys, all_rows, ys, rows, length, to, dx.add);
+        };
+        if constexpr (V == 0) {
+          with(softmax_dx_streamed<kKind, Team, T, N>);
         } else {
-          launch(name, context_of(y), config, softmax_dx_held<kKind, T, N, held()>, dys, all_rows, ys, rows, length,
-                 team.threads, to, dx.add);
+          with(softmax_dx_held<kKind, Team, T, N, V>);
         }
       });
     });

@@ -1,5 +1,5 @@
-#include <array>
-#include <utility>
+#include <initializer_list>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -88,39 +88,53 @@ TEST_CASE("transpose_config: a block for each tile, counted beyond 32 bits") {
   CHECK(transpose_config(64, 33, 0, 4).blocks_x == 0);
 }
 
-TEST_CASE("team_config: a warp, a block or chunks, and how many packs of a row each thread holds") {
-  constexpr std::array choices{1, 4, 8};
-  const auto team = [&](Index packs) {
-    const TeamConfig config = team_config(packs, choices);
-    return std::pair(config.threads, config.packs);
+TEST_CASE("row_plan: a warp, a block or a streaming block, and how many packs of a row each thread holds") {
+  constexpr RowChoices choices{.warp = {1, 4, 8}, .block = {4, 8}};
+  const auto planned = [&](Index packs) {
+    const RowPlan plan = row_plan(packs, choices);
+    return std::tuple(plan.team, plan.block_threads, plan.held_packs);
   };
-  CHECK(team(1) == std::pair(32, 1));
-  CHECK(team(32) == std::pair(32, 1));
-  CHECK(team(80) == std::pair(32, 4));
-  CHECK(team(256) == std::pair(32, 8));
-  CHECK(team(257) == std::pair(96, 4));
-  CHECK(team(896) == std::pair(224, 4));
-  CHECK(team(4096) == std::pair(1024, 4));
-  CHECK(team(4097) == std::pair(544, 8));
-  CHECK(team(8192) == std::pair(1024, 8));
-  CHECK(team(8193) == std::pair(1024, 0));
-  for (Index packs = 1; packs <= 8192; ++packs) CHECK(team(packs).first * team(packs).second >= packs);
+  CHECK(planned(1) == std::tuple(RowTeam::warp, 128, 1));
+  CHECK(planned(32) == std::tuple(RowTeam::warp, 128, 1));
+  CHECK(planned(80) == std::tuple(RowTeam::warp, 128, 4));
+  CHECK(planned(256) == std::tuple(RowTeam::warp, 128, 8));
+  CHECK(planned(257) == std::tuple(RowTeam::block, 96, 4));
+  CHECK(planned(896) == std::tuple(RowTeam::block, 224, 4));
+  CHECK(planned(4096) == std::tuple(RowTeam::block, 1024, 4));
+  CHECK(planned(4097) == std::tuple(RowTeam::block, 544, 8));
+  CHECK(planned(8192) == std::tuple(RowTeam::block, 1024, 8));
+  CHECK(planned(8193) == std::tuple(RowTeam::block, 512, 0));
+  for (Index packs = 1; packs <= 8192; ++packs) {
+    const RowPlan plan = row_plan(packs, choices);
+    CHECK(plan.block_threads / plan.rows_of_block() * plan.held_packs >= packs);
+  }
 }
 
-TEST_CASE("stream_team_config: a few packs a thread, up to a block of 512") {
-  CHECK(stream_team_config(0, 4).threads == 32);
-  CHECK(stream_team_config(129, 4).threads == 64);
-  CHECK(stream_team_config(50257, 8).threads == 512);
+TEST_CASE("row_plan: choices that there are no kernels for are passed over") {
+  CHECK(row_plan(1, {.warp = {}, .block = {4}}).team == RowTeam::block);
+  CHECK(row_plan(1, {.warp = {}, .block = {}}).held_packs == 0);
+  CHECK(row_plan(3000, {.warp = {4}, .block = {4}, .block_threads = 512}).held_packs == 0);
 }
 
-TEST_CASE("row_team_launch: eight warps a block, or a block a row, beyond 2^31 elements too") {
-  CHECK(row_team_launch(0, {.threads = 32}).blocks_x == 0);
-  CHECK(row_team_launch(65537, {.threads = 32}).blocks_x == 8193);
-  CHECK(row_team_launch(65537, {.threads = 96}).blocks_x == 65537);
-  CHECK(row_team_launch(65537, {.threads = 96}).threads == 96);
-  CHECK(row_team_launch(9, {.threads = 32}, 100).shared_bytes == kReductionBytes + 800);
-  CHECK(row_team_launch(9, {.threads = 96}, 100).shared_bytes == kReductionBytes + 100);
-  CHECK(row_team_launch(Index{1} << 33, {.threads = 32}).blocks_x == Index{1} << 30);
+TEST_CASE("streamed_row_plan: a warp for one chunk, or a block of up to 512 threads") {
+  CHECK(streamed_row_plan(0, 4).team == RowTeam::warp);
+  CHECK(streamed_row_plan(128, 4).team == RowTeam::warp);
+  CHECK(streamed_row_plan(129, 4).block_threads == 64);
+  CHECK(streamed_row_plan(129, 4).held_packs == 0);
+  CHECK(streamed_row_plan(50257, 8).block_threads == 512);
+  CHECK(streamed_row_plan(Index{1} << 40, 8).block_threads == 512);
+}
+
+TEST_CASE("row_config: four warps a block, or a block a row, beyond 2^31 elements too") {
+  const RowPlan warps{RowTeam::warp, 128, 4}, block{RowTeam::block, 96, 4};
+  CHECK(row_config(0, warps).blocks_x == 0);
+  CHECK(row_config(65537, warps).blocks_x == 16385);
+  CHECK(row_config(65537, block).blocks_x == 65537);
+  CHECK(row_config(65537, block).threads == 96);
+  CHECK(row_config(65537, block).shared_bytes == kReductionBytes);
+  CHECK(row_config(Index{1} << 32, warps).blocks_x == Index{1} << 30);
+  CHECK(warp_row_config(9).blocks_x == 3);
+  CHECK(warp_row_config(9).threads == 128);
 }
 
 TEST_CASE("rank_config and run_config: positions by chunks, and by strips of columns within a grid's y axis") {

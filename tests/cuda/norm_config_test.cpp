@@ -27,7 +27,7 @@ struct BackwardCase {
 
 }  // namespace
 
-TEST_CASE("norm_forward_config: a warp for short rows, a block for long ones, in registers where they fit") {
+TEST_CASE("norm_forward_choices: a warp for short rows, a block for long ones, in registers where they fit") {
   for (const ForwardCase& c : std::initializer_list<ForwardCase>{
            {5, 1, 1, 4, RowTeam::warp, 8, 2, 128},
            {70001, 256, 4, 4, RowTeam::warp, 2, 17501, 128},
@@ -38,19 +38,19 @@ TEST_CASE("norm_forward_config: a warp for short rows, a block for long ones, in
            {1000, 3584, 8, 2, RowTeam::block, 4, 1000, 128},
            {1000, 4093, 1, 2, RowTeam::block, 8, 1000, 512},
            {1000, 16384, 4, 4, RowTeam::block, 4, 1000, 1024},
-           {1000, 16388, 4, 4, RowTeam::long_row, 0, 1000, 512},
+           {1000, 16388, 4, 4, RowTeam::block, 0, 1000, 512},
            {1000, 32768, 8, 2, RowTeam::block, 4, 1000, 1024},
-           {131072, 131072, 8, 2, RowTeam::long_row, 0, 131072, 512},
+           {131072, 131072, 8, 2, RowTeam::block, 0, 131072, 512},
            {1000, 128, 1, 8, RowTeam::warp, 4, 250, 128},
            {1000, 2048, 1, 8, RowTeam::block, 4, 1000, 512},
-           {1000, 2049, 1, 8, RowTeam::long_row, 0, 1000, 512},
+           {1000, 2049, 1, 8, RowTeam::block, 0, 1000, 512},
        }) {
     CAPTURE(c.length);
-    const NormForwardConfig config = norm_forward_config(c.rows, c.length / c.pack, c.pack, c.element_bytes);
-    CHECK(config.team == c.team);
-    CHECK(config.held_packs == c.held_packs);
-    CHECK(config.launch.blocks_x == c.blocks);
-    CHECK(config.launch.threads == c.threads);
+    const RowPlan plan = row_plan(c.length / c.pack, norm_forward_choices(c.pack, c.element_bytes));
+    CHECK(plan.team == c.team);
+    CHECK(plan.held_packs == c.held_packs);
+    CHECK(row_config(c.rows, plan).blocks_x == c.blocks);
+    CHECK(row_config(c.rows, plan).threads == c.threads);
   }
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("norm_backward_config: parts, blocks and shared memory follow from the
            {{8192, 4096, 1, 4, 4, 4, 2}, RowTeam::block, 2, 264, 264, 512, 1024 + 32768},
            {{8192, 16384, 1, 8, 2, 4, 2}, RowTeam::block, 2, 132, 132, 1024, 1024 + 131072},
            {{8192, 16384, 1, 4, 4, 4, 2}, RowTeam::block, 4, 132, 132, 1024, 1024 + 131072},
-           {{8192, 32768, 1, 8, 2, 4, 2}, RowTeam::long_row, 0, 528, 8192, 512, 1024},
+           {{8192, 32768, 1, 8, 2, 4, 2}, RowTeam::block, 0, 528, 8192, 512, 1024},
            {{100, 4096, 1, 8, 2, 4, 2}, RowTeam::block, 2, 25, 25, 256, 1024 + 32768},
            {{8192, 4096, 4, 8, 2, 4, 2}, RowTeam::block, 2, 132, 528, 256, 1024 + 32768},
            {{8192, 4096, 1000, 8, 2, 4, 2}, RowTeam::block, 2, 1, 1000, 256, 1024 + 32768},
@@ -77,8 +77,8 @@ TEST_CASE("norm_backward_config: parts, blocks and shared memory follow from the
     CAPTURE(c.shape.length);
     CAPTURE(c.shape.copies);
     const NormBackwardConfig config = norm_backward_config(c.shape, DeviceLimits{});
-    CHECK(config.team == c.team);
-    CHECK(config.held_packs == c.held_packs);
+    CHECK(config.plan.team == c.team);
+    CHECK(config.plan.held_packs == c.held_packs);
     CHECK(config.parts == c.parts);
     CHECK(config.launch.blocks_x == c.blocks);
     CHECK(config.launch.threads == c.threads);
@@ -86,10 +86,10 @@ TEST_CASE("norm_backward_config: parts, blocks and shared memory follow from the
   }
 }
 
-TEST_CASE("norm_backward_config: rows whose sums a device's shared memory doesn't hold are long") {
+TEST_CASE("norm_backward_config: rows whose sums a device's shared memory doesn't hold are streamed") {
   const DeviceLimits small{.multiprocessors = 40, .threads_per_multiprocessor = 1024, .shared_bytes_per_block = 65536};
-  CHECK(norm_backward_config({8192, 16384, 1, 8, 2, 4, 2}, small).team == RowTeam::long_row);
-  CHECK(norm_backward_config({8192, 1024, 1, 8, 2, 4, 2}, small).team == RowTeam::block);  // of eight rows at once
+  CHECK(norm_backward_config({8192, 16384, 1, 8, 2, 4, 2}, small).plan.held_packs == 0);
+  CHECK(norm_backward_config({8192, 1024, 1, 8, 2, 4, 2}, small).plan.team == RowTeam::block);  // of eight rows at once
 }
 
 TEST_CASE("norm_backward_config: as many parts on a smaller device, which then adds in the same order") {

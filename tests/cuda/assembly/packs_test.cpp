@@ -80,20 +80,20 @@ const std::vector<Elements> kElements{{"float", "4"}, {"bfloat16", "8"}, {"half"
 
 TEST_CASE("assembly: the norms of rows load x, gamma and beta and store y in packs") {
   for (const auto& [type, count] : kElements) {
-    for (const std::string team : {"BlockTeam<1024>", "WarpTeam<256>"}) {
-      expect_packs("norm_forward<true, " + team + ", " + type + ", " + count + ", 4>", 12, 4);
-      expect_packs("norm_forward<false, " + team + ", " + type + ", " + count + ", 4>", 8, 4);
+    for (const std::string team : {"BlockTeam<1024>", "WarpTeam<128>"}) {
+      expect_packs("norm_forward_held<true, " + team + ", " + type + ", " + count + ", 4>", 12, 4);
+      expect_packs("norm_forward_held<false, " + team + ", " + type + ", " + count + ", 4>", 8, 4);
     }
-    expect_packs("norm_forward_long<true, " + type + ", " + count + ">", 16, 4);
-    expect_packs("norm_forward_long<false, " + type + ", " + count + ">", 12, 4);
+    expect_packs("norm_forward_streamed<true, BlockTeam<512>, " + type + ", " + count + ">", 16, 4);
+    expect_packs("norm_forward_streamed<false, BlockTeam<512>, " + type + ", " + count + ">", 12, 4);
   }
 }
 
 TEST_CASE("assembly: the gradients of norms of rows load dy, x and gamma and store dx in packs") {
   for (const auto& [type, count] : kElements) {
-    expect_packs("norm_backward<true, WarpTeam<512>, " + type + ", " + count + ", 4>", 28, 4);
-    expect_packs("norm_backward<false, WarpTeam<512>, " + type + ", " + count + ", 4>", 20, 4);
-    expect_packs("norm_backward_long<true, " + type + ", " + count + ">", 20, 4);
+    expect_packs("norm_backward_held<true, WarpTeam<256>, " + type + ", " + count + ", 4>", 28, 4);
+    expect_packs("norm_backward_held<false, WarpTeam<256>, " + type + ", " + count + ", 4>", 20, 4);
+    expect_packs("norm_backward_streamed<true, BlockTeam<512>, " + type + ", " + count + ">", 20, 4);
     expect_packs("norm_backward_columns<true, " + type + ", " + count + ">", 2, 0);
   }
 }
@@ -111,20 +111,27 @@ TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN l
 TEST_CASE("assembly: softmax loads and stores rows in packs, its gradient both of its rows") {
   for (const std::string kind : {"(SoftmaxKind)0", "(SoftmaxKind)1"}) {
     for (const auto& [type, count] : kElements) {
-      const std::string row = "<" + kind + ", " + type + ", " + count;
-      const int held = type == "float" ? 8 : 4;
-      expect_packs("softmax_held" + row + ", " + std::to_string(held) + ">", held, held);
-      expect_packs("softmax_streamed" + row + ">", 8, 4);
-      expect_packs("softmax_dx_held" + row + ", 4>", 8, 4);
-      expect_packs("softmax_dx_streamed" + row + ">", 12, 4);
+      const auto row = [&](const std::string& team) { return "<" + kind + ", " + team + ", " + type + ", " + count; };
+      for (const std::string team : {"WarpTeam<128>", "BlockTeam<1024>"}) {
+        const int held = type == "float" ? 8 : 4;
+        expect_packs("softmax_held" + row(team) + ", " + std::to_string(held) + ">", held, held);
+      }
+      const std::string block = type == "float" ? "BlockTeam<1024>" : "BlockTeam<512>";
+      for (const std::string& team : {std::string("WarpTeam<128>"), block}) {
+        expect_packs("softmax_dx_held" + row(team) + ", 4>", 8, 4);
+      }
+      expect_packs("softmax_streamed" + row("BlockTeam<512>") + ">", 8, 4);
+      expect_packs("softmax_dx_streamed" + row("BlockTeam<512>") + ">", 12, 4);
     }
   }
 }
 
 TEST_CASE("assembly: cross-entropy, embedding and attention load packs, and store those of their results") {
   for (const auto& [type, count] : kElements) {
-    expect_packs("cross_entropy_rows<" + type + ", " + count + ">", 4, 0);
-    expect_packs("cross_entropy_dx_rows<" + type + ", " + count + ">", 8, 4);
+    for (const std::string team : {"WarpTeam<128>, ", "BlockTeam<512>, "}) {
+      expect_packs("cross_entropy_rows<" + team + type + ", " + count + ">", 4, 0);
+      expect_packs("cross_entropy_dx_rows<" + team + type + ", " + count + ">", 8, 4);
+    }
     expect_packs("embedding_rows<" + type + ", " + count + ">", 1, 1);
     expect_packs("sum_runs<" + type + ", " + count + ">", 4, 1);
     const int stores = type == "float" ? 1 : 0;  // four elements of a narrow type are 8 bytes
