@@ -29,6 +29,26 @@ struct Destination {
   bool wanted() const { return tensor.defined(); }
 };
 
+// The numbers of one Adam or AdamW step; bias corrections are 1 - beta^t.
+struct AdamStep {
+  double learning_rate, beta1, beta2, eps, weight_decay;  // weight_decay is decoupled (AdamW); added to g if `coupled`
+  double bias_correction1, bias_correction2;
+  bool coupled;
+};
+// One parameter's part in a step, which changes the parameter and its moments in place.
+struct AdamUpdate {
+  AdamStep step;
+  Tensor gradient, parameter, m, v;
+};
+
+struct SgdStep {
+  double learning_rate, momentum, weight_decay;
+};
+struct SgdUpdate {
+  SgdStep step;
+  Tensor gradient, parameter, velocity;  // no velocity without momentum
+};
+
 // Sees the arguments of one call of a kernel, and that their tensors are on one device.
 class OneDevice {
  public:
@@ -42,8 +62,15 @@ class OneDevice {
     }
   }
   void see(const Destination& destination) { see(destination.tensor); }
-  void see(std::span<const Tensor> tensors) {
-    for (const Tensor& tensor : tensors) see(tensor);
+  void see(const AdamUpdate& update) {
+    for (const Tensor* tensor : {&update.gradient, &update.parameter, &update.m, &update.v}) see(*tensor);
+  }
+  void see(const SgdUpdate& update) {
+    for (const Tensor* tensor : {&update.gradient, &update.parameter, &update.velocity}) see(*tensor);
+  }
+  template <class Each>
+  void see(std::span<const Each> list) {
+    for (const Each& each : list) see(each);
   }
   template <class Other>
   void see(const Other& /*a number, an enumeration*/) {}
@@ -140,21 +167,12 @@ struct ChannelLayout {
   Index statistics() const { return groups > 0 ? outer * groups : channels; }
 };
 
-// The numbers of one Adam or AdamW step; bias corrections are 1 - beta^t.
-struct AdamStep {
-  double learning_rate, beta1, beta2, eps, weight_decay;  // weight_decay is decoupled (AdamW); added to g if `coupled`
-  double bias_correction1, bias_correction2;
-  bool coupled;
-};
 // Element [i, j] of a block goes from x[from + i from_stride + j] to y[to + i to_stride + j], or is added to it.
 struct BlockCopy {
   Index count = 0, length = 0;  // i < count, j < length
   Index from = 0, from_stride = 0;
   Index to = 0, to_stride = 0;
   bool add = false;
-};
-struct SgdStep {
-  double learning_rate, momentum, weight_decay;
 };
 
 // The arithmetic of a device. Kernels know nothing of gradients beyond their formulas: arguments are checked by the
@@ -333,19 +351,15 @@ struct Kernels {
          const Tensor& /*y*/>
       masked_matmul;
 
-  // Training. The parameter and its moments are changed in place.
-  Kernel<"adam", const AdamStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/, const Tensor& /*m*/,
-         const Tensor& /*v*/>
-      adam;
-  Kernel<"sgd", const SgdStep&, const Tensor& /*gradient*/, const Tensor& /*parameter*/,
-         const Tensor& /*velocity, or undefined without momentum*/>
-      sgd;
+  // Training, where what is done to each parameter is done in lists: a device takes many of them in one launch.
+  Kernel<"adam", std::span<const AdamUpdate>> adam;
+  Kernel<"sgd", std::span<const SgdUpdate>> sgd;
   // norm [], float64: the Euclidean norm of all elements of all parts, right also where squares leave float64's range.
   // 0 of no parts; infinite or NaN where an element is.
   Kernel<"global_norm", std::span<const Tensor> /*parts*/, const Tensor& /*norm*/> global_norm;
-  // y = x (largest / norm) where the norm is finite and above `largest`, x elsewhere.
-  Kernel<"clip_to_norm", const Tensor& /*x*/, const Tensor& /*norm [], float64*/, double /*largest*/,
-         const Tensor& /*y*/>
+  // Each y = its x (largest / norm) where the norm is finite and above `largest`, x elsewhere.
+  Kernel<"clip_to_norm", std::span<const Tensor> /*xs*/, const Tensor& /*norm [], float64*/, double /*largest*/,
+         std::span<const Tensor> /*ys*/>
       clip_to_norm;
   // The next two wait for their result.
   Kernel<"sum_of_squares", const Tensor& /*x*/, double& /*result, accumulated in float64*/> sum_of_squares;

@@ -79,10 +79,12 @@ LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index st
   return config;
 }
 
-LaunchConfig chunk_config(Index chunks) {
-  return {.blocks_x = chunks,
-          .threads = kReductionThreads,
-          .shared_bytes = Index{sizeof(double)} * (kReductionThreads / 32)};
+LaunchConfig chunk_config(Index chunks) { return {.blocks_x = chunks, .threads = kChunkThreads}; }
+
+LaunchConfig reducing_chunk_config(Index chunks) {
+  LaunchConfig config = chunk_config(chunks);
+  config.shared_bytes = Index{sizeof(double)} * (kChunkThreads / 32);
+  return config;
 }
 
 RowPlan row_plan(Index packs, const RowChoices& choices) {

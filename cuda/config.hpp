@@ -63,9 +63,12 @@ enum class Split : std::uint8_t { allowed, no };
 ReductionPlan reduction_plan(Index outer, Index length, Index inner, int pack_size, Split split);
 LaunchConfig reduction_config(const ReductionPlan& plan, int pack_size, Index state_bytes);
 
-// What one block takes of tensors that are reduced to one number together: so many elements, with float64 states.
-constexpr Index kReductionChunk = 32768;
+// What one block takes of tensors that are walked through together: so many elements. Where each block reduces its own
+// to one number, states are of float64.
+constexpr Index kChunk = 8192;
+constexpr int kChunkThreads = 256;
 LaunchConfig chunk_config(Index chunks);
+LaunchConfig reducing_chunk_config(Index chunks);
 
 // How a kernel takes rows: a team, a warp or a block, for each. A row is held in the team's registers, or streamed.
 enum class RowTeam : std::uint8_t { warp, block };

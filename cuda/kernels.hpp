@@ -111,10 +111,10 @@ void select(const Tensor& x, const Tensor& mask, const Tensor& y);
 void masked_matmul(const Tensor& a, bool transpose_a, const Tensor& b, const Tensor& mask, const Tensor& y);
 
 // optimizer.cu
-void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m, const Tensor& v);
-void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity);
+void adam(std::span<const AdamUpdate> updates);
+void sgd(std::span<const SgdUpdate> updates);
 void global_norm(std::span<const Tensor> parts, const Tensor& norm);
-void clip_to_norm(const Tensor& x, const Tensor& norm, double largest, const Tensor& y);
+void clip_to_norm(std::span<const Tensor> xs, const Tensor& norm, double largest, std::span<const Tensor> ys);
 void sum_of_squares(const Tensor& x, double& result);
 void first_non_finite(const Tensor& x, Index& result);
 

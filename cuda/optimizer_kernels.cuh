@@ -1,8 +1,9 @@
 #pragma once
 
-// One step of an optimizer in one pass over a parameter, its gradient and its moments, which are float32 beside narrow
-// elements; and the reductions over gradients that a training step asks for.
+// One step of an optimizer in one pass over the parameters, their gradients and their moments, which are float32 beside
+// narrow elements; and the reductions over gradients that a training step asks for.
 
+#include <jnorm/cuda/parts.cuh>
 #include <jnorm/cuda/reduction_kernels.cuh>
 
 namespace jnorm::cuda {
@@ -17,30 +18,56 @@ struct SgdNumbers {
   W rate, momentum, decay;
 };
 
+// Parts of a step.
+template <class T>
+struct AdamPart {
+  AdamNumbers<Wide<T>> numbers;
+  const T* gradient;
+  T* parameter;
+  Wide<T>*m, *v;
+};
+template <class T>
+struct SgdPart {
+  SgdNumbers<Wide<T>> numbers;
+  const T* gradient;
+  T* parameter;
+  Wide<T>* velocity;  // null without momentum
+};
+template <class T>
+struct ClipPart {
+  const T* x;
+  T* y;
+};
+
 // Elements a thread takes at once: those whose moments fill 16 bytes.
 template <class T>
 constexpr int kStepPackSize = kPackSize<Wide<T>>;
 
-// Calls step(offset, PackSize<N>) for all elements: in packs, then those after the last whole one.
+// Calls step(offset, PackSize<N>) for all elements of a chunk: in packs, then those after the last whole one.
 template <int N>
 struct PackSize {
   static constexpr int value = N;
 };
 template <int N, class Step>
-JNORM_DEVICE void for_each_pack(Index count, const Step& step) {
-  const Index thread = block_x() * block_size() + thread_index(), threads = grid_x() * block_size();
-  for (Index pack = thread; pack < count / N; pack += threads) step(pack * N, PackSize<N>{});
-  if (thread < count % N) step(count - count % N + thread, PackSize<1>{});
+JNORM_DEVICE void for_each_pack(const Chunk& chunk, const Step& step) {
+  static_assert(kChunk % N == 0);
+  const Index whole = chunk.end - (chunk.end - chunk.begin) % N;
+  for (Index i = chunk.begin + thread_index() * N; i < whole; i += Index{block_size()} * N) step(i, PackSize<N>{});
+  if (const Index i = whole + thread_index(); i < chunk.end) step(i, PackSize<1>{});
 }
 
-template <class T, class W>
-JNORM_KERNEL(kElementwiseThreads)
-adam_kernel(AdamNumbers<W> a, const T* gradient, T* parameter, W* m, W* v, Index count) {
-  for_each_pack<kStepPackSize<T>>(count, [=](Index i, auto size) {
+template <class T>
+JNORM_KERNEL(kChunkThreads)
+adam_kernel(Parts<AdamPart<T>> parts) {
+  using W = Wide<T>;
+  const Chunk chunk(parts);
+  const AdamPart<T> part = parts.own[chunk.part];
+  const AdamNumbers<W> a = part.numbers;
+  for_each_pack<kStepPackSize<T>>(chunk, [=](Index i, auto size) {
     constexpr int N = decltype(size)::value;
-    const Pack<T, N> g = load_pack<N>(gradient + i);
-    Pack<T, N> p = load_pack<N>(parameter + i);
-    Pack<W, N> first = load_pack<N>(m + i), second = load_pack<N>(v + i);
+    const Pack<T, N> g = load_pack<N>(part.gradient + i);
+    Pack<T, N> p = load_pack<N>(part.parameter + i);
+    Pack<W, N> first = load_pack<N>(part.m + i), second = load_pack<N>(part.v + i);
     JNORM_UNROLL
     for (int n = 0; n < N; ++n) {
       const W old = widen(p[n]), slope = widen(g[n]) + a.added_decay * old;
@@ -48,44 +75,49 @@ adam_kernel(AdamNumbers<W> a, const T* gradient, T* parameter, W* m, W* v, Index
       second[n] = a.beta2 * second[n] + a.rest2 * slope * slope;
       p[n] = narrow<T>(old - (a.decay * old + a.rate * first[n] / (sqrt(second[n]) * a.root + a.eps)));
     }
-    store_pack(m + i, first);
-    store_pack(v + i, second);
-    store_pack(parameter + i, p);
+    store_pack(part.m + i, first);
+    store_pack(part.v + i, second);
+    store_pack(part.parameter + i, p);
   });
 }
 
-// `velocity` is null without momentum.
-template <class T, class W>
-JNORM_KERNEL(kElementwiseThreads)
-sgd_kernel(SgdNumbers<W> s, const T* gradient, T* parameter, W* velocity, Index count) {
-  for_each_pack<kStepPackSize<T>>(count, [=](Index i, auto size) {
+template <class T>
+JNORM_KERNEL(kChunkThreads)
+sgd_kernel(Parts<SgdPart<T>> parts) {
+  using W = Wide<T>;
+  const Chunk chunk(parts);
+  const SgdPart<T> part = parts.own[chunk.part];
+  const SgdNumbers<W> s = part.numbers;
+  for_each_pack<kStepPackSize<T>>(chunk, [=](Index i, auto size) {
     constexpr int N = decltype(size)::value;
-    const Pack<T, N> g = load_pack<N>(gradient + i);
-    Pack<T, N> p = load_pack<N>(parameter + i);
+    const Pack<T, N> g = load_pack<N>(part.gradient + i);
+    Pack<T, N> p = load_pack<N>(part.parameter + i);
     Pack<W, N> speed{};
-    if (velocity != nullptr) speed = load_pack<N>(velocity + i);
+    if (part.velocity != nullptr) speed = load_pack<N>(part.velocity + i);
     JNORM_UNROLL
     for (int n = 0; n < N; ++n) {
       const W old = widen(p[n]);
       speed[n] = s.momentum * speed[n] + (widen(g[n]) + s.decay * old);
       p[n] = narrow<T>(old - s.rate * speed[n]);
     }
-    if (velocity != nullptr) store_pack(velocity + i, speed);
-    store_pack(parameter + i, p);
+    if (part.velocity != nullptr) store_pack(part.velocity + i, speed);
+    store_pack(part.parameter + i, p);
   });
 }
 
 template <class T>
-JNORM_KERNEL(kElementwiseThreads)
-clip_to_norm_kernel(const T* x, const double* norm, double largest, T* y, Index count) {
+JNORM_KERNEL(kChunkThreads)
+clip_to_norm_kernel(Parts<ClipPart<T>> parts, const double* norm, double largest) {
+  const Chunk chunk(parts);
+  const ClipPart<T> part = parts.own[chunk.part];
   const double now = *norm;
   const auto scale = static_cast<Wide<T>>(now > largest && now < INFINITY ? largest / now : 1.0);
-  for_each_pack<kPackSize<T>>(count, [=](Index i, auto size) {
+  for_each_pack<kPackSize<T>>(chunk, [=](Index i, auto size) {
     constexpr int N = decltype(size)::value;
-    Pack<T, N> pack = load_pack<N>(x + i);
+    Pack<T, N> pack = load_pack<N>(part.x + i);
     JNORM_UNROLL
     for (int n = 0; n < N; ++n) pack[n] = narrow<T>(widen(pack[n]) * scale);
-    store_pack(y + i, pack);
+    store_output_pack(part.y + i, pack);
   });
 }
 
@@ -142,29 +174,12 @@ JNORM_DEVICE ScaledSquares squares_of_chunk(const T* x, Index length, void* scra
   }
 }
 
-// Several tensors of one dtype, cut into chunks of kReductionChunk elements: chunk c of all is chunk c - first_chunk[p]
-// of part p.
-constexpr int kPartsALaunch = 96;
-struct SquaresParts {
-  int count = 0;
-  const void* data[kPartsALaunch];
-  Index length[kPartsALaunch];
-  Index first_chunk[kPartsALaunch];
-};
-
-// A block a chunk.
 template <class T>
-JNORM_KERNEL(kReductionThreads)
-squares_kernel(SquaresParts parts, ScaledSquares* partial) {
-  int low = 0, beyond = parts.count;  // the last part that begins at this chunk or before
-  while (beyond - low > 1) {
-    const int middle = (low + beyond) / 2;
-    (parts.first_chunk[middle] <= block_x() ? low : beyond) = middle;
-  }
-  const Index begin = (block_x() - parts.first_chunk[low]) * kReductionChunk, rest = parts.length[low] - begin;
+JNORM_KERNEL(kChunkThreads)
+squares_kernel(Parts<const T*> parts, ScaledSquares* partial) {
+  const Chunk chunk(parts);
   const ScaledSquares squares =
-      squares_of_chunk(static_cast<const T*>(parts.data[low]) + begin, rest < kReductionChunk ? rest : kReductionChunk,
-                       dynamic_smem<double>());
+      squares_of_chunk(parts.own[chunk.part] + chunk.begin, chunk.end - chunk.begin, dynamic_smem<double>());
   if (thread_index() == 0) partial[block_x()] = squares;
 }
 
@@ -191,11 +206,11 @@ struct NonFiniteOf {
   }
 };
 template <class T>
-JNORM_KERNEL(kReductionThreads)
+JNORM_KERNEL(kChunkThreads)
 first_non_finite_kernel(const T* x, Index count, double* partial) {
-  const Index begin = block_x() * kReductionChunk, rest = count - begin;
-  const Max<double> own = reduce_run(NonFiniteOf<T>{}, x + begin, rest < kReductionChunk ? rest : kReductionChunk,
-                                     begin, thread_index(), block_size());
+  const Index begin = block_x() * kChunk, rest = count - begin;
+  const Max<double> own =
+      reduce_run(NonFiniteOf<T>{}, x + begin, rest < kChunk ? rest : kChunk, begin, thread_index(), block_size());
   const Max<double> first = block_reduce(own, dynamic_smem<Max<double>>());
   if (thread_index() == 0) partial[block_x()] = first.value;
 }

@@ -59,14 +59,15 @@ void Optimizer::apply(const ParameterGroup& group, std::span<Parameter* const> p
 }
 
 void Optimizer::step() {
+  std::vector<Slot*> stepped;
   for (Slot& slot : slots_) {
-    Parameter& parameter = *slot.parameter;
-    if (!parameter.has_gradient()) continue;
+    if (!slot.parameter->has_gradient()) continue;
     expect_same_dtype(slot);
-    ++slot.steps;
-    update(slot);
-    parameter.clear_gradient();
+    stepped.push_back(&slot);
   }
+  for (Slot* slot : stepped) ++slot->steps;
+  if (!stepped.empty()) update(stepped);
+  skip_step();
 }
 
 void Optimizer::skip_step() {
@@ -114,13 +115,18 @@ Sgd::Sgd(std::span<Parameter* const> parameters, const SgdOptions& options)
   expect_rate("sgd", "weight_decay", options.weight_decay);
 }
 
-void Sgd::update(Slot& slot) {
-  const Parameter& parameter = *slot.parameter;
-  const SgdStep step{.learning_rate = learning_rate_of(slot),
-                     .momentum = options_.momentum,
-                     .weight_decay = slot.weight_decay.value_or(options_.weight_decay)};
-  const Tensor& value = parameter.value();
-  value.device().kernels().sgd(step, parameter.gradient(), value, slot.first_moment);
+void Sgd::update(std::span<Slot* const> slots) {
+  std::vector<SgdUpdate> updates;
+  updates.reserve(slots.size());
+  for (const Slot* slot : slots) {
+    updates.push_back({.step = {.learning_rate = learning_rate_of(*slot),
+                                .momentum = options_.momentum,
+                                .weight_decay = slot->weight_decay.value_or(options_.weight_decay)},
+                       .gradient = slot->parameter->gradient(),
+                       .parameter = slot->parameter->value(),
+                       .velocity = slot->first_moment});
+  }
+  updates.front().parameter.device().kernels().sgd(updates);
 }
 
 Adam::Adam(std::span<Parameter* const> parameters, const AdamOptions& options)
@@ -135,20 +141,30 @@ Adam::Adam(const char* name, std::span<Parameter* const> parameters, const AdamO
          options.eps);
 }
 
-void Adam::update(Slot& slot) {
-  const Parameter& parameter = *slot.parameter;
-  const Tensor& value = parameter.value();
+AdamStep Adam::step_of(const Slot& slot) const {
   const auto t = static_cast<double>(slot.steps);
-  const bool decays = decay_.vectors || value.rank() > 1;
-  const AdamStep step{.learning_rate = learning_rate_of(slot),
-                      .beta1 = options_.beta1,
-                      .beta2 = options_.beta2,
-                      .eps = options_.eps,
-                      .weight_decay = slot.weight_decay.value_or(decays ? options_.weight_decay : 0.0),
-                      .bias_correction1 = 1.0 - std::pow(options_.beta1, t),
-                      .bias_correction2 = 1.0 - std::pow(options_.beta2, t),
-                      .coupled = !decay_.decoupled};
-  value.device().kernels().adam(step, parameter.gradient(), value, slot.first_moment, slot.second_moment);
+  const bool decays = decay_.vectors || slot.parameter->value().rank() > 1;
+  return {.learning_rate = learning_rate_of(slot),
+          .beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .weight_decay = slot.weight_decay.value_or(decays ? options_.weight_decay : 0.0),
+          .bias_correction1 = 1.0 - std::pow(options_.beta1, t),
+          .bias_correction2 = 1.0 - std::pow(options_.beta2, t),
+          .coupled = !decay_.decoupled};
+}
+
+void Adam::update(std::span<Slot* const> slots) {
+  std::vector<AdamUpdate> updates;
+  updates.reserve(slots.size());
+  for (const Slot* slot : slots) {
+    updates.push_back({.step = step_of(*slot),
+                       .gradient = slot->parameter->gradient(),
+                       .parameter = slot->parameter->value(),
+                       .m = slot->first_moment,
+                       .v = slot->second_moment});
+  }
+  updates.front().parameter.device().kernels().adam(updates);
 }
 
 AdamW::AdamW(std::span<Parameter* const> parameters, const AdamWOptions& options)

@@ -9,6 +9,8 @@
 
 namespace jnorm {
 
+struct AdamStep;
+
 // Changes parameters in place, from their gradients. Constructors and set_learning_rate throw Error(argument) on
 // options that are negative, NaN or infinite, and on a group's pattern that no parameter fits.
 //
@@ -51,7 +53,8 @@ class Optimizer {
 
   double learning_rate_of(const Slot& slot) const { return learning_rate_ * slot.learning_rate_scale; }
 
-  virtual void update(Slot& slot) = 0;  // slot.steps counts this step already
+  // Steps all of these parameters, which have gradients. Their slots' steps count this one already.
+  virtual void update(std::span<Slot* const> slots) = 0;
 
  private:
   void apply(const ParameterGroup& group, std::span<Parameter* const> parameters);
@@ -73,7 +76,7 @@ class Sgd : public Optimizer {
   explicit Sgd(std::span<Parameter* const> parameters, const SgdOptions& options = {});
 
  private:
-  void update(Slot& slot) override;
+  void update(std::span<Slot* const> slots) override;
   SgdOptions options_;
 };
 
@@ -102,7 +105,8 @@ class Adam : public Optimizer {
   Adam(const char* name, std::span<Parameter* const> parameters, const AdamOptions& options, WeightDecay decay);
 
  private:
-  void update(Slot& slot) override;
+  AdamStep step_of(const Slot& slot) const;
+  void update(std::span<Slot* const> slots) override;
   AdamOptions options_;
   WeightDecay decay_;
 };

@@ -69,10 +69,10 @@ constexpr Kernels kCpuKernels{
     .rotary = widened<cpu::rotary>,
     .select = widened<cpu::select, Writes<2>>,
     .masked_matmul = widened<cpu::masked_matmul, Writes<4>>,
-    .adam = widened<cpu::adam, Writes<>, Updates<2, 3, 4>>,
-    .sgd = widened<cpu::sgd, Writes<>, Updates<2, 3>>,
+    .adam = cpu::adam,
+    .sgd = cpu::sgd,
     .global_norm = cpu::global_norm,
-    .clip_to_norm = widened<cpu::clip_to_norm, Writes<3>>,
+    .clip_to_norm = cpu::clip_to_norm,
     .sum_of_squares = widened<cpu::sum_of_squares>,
     .first_non_finite = widened<cpu::first_non_finite>,
 };

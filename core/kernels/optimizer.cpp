@@ -8,6 +8,7 @@
 
 #include <jnorm/core/dtype.hpp>
 #include <jnorm/core/kernels/cpu.hpp>
+#include <jnorm/core/kernels/narrow.hpp>
 #include <jnorm/core/parallel.hpp>
 
 namespace jnorm::cpu {
@@ -72,13 +73,12 @@ double scaled_norm(std::span<const Tensor> parts) {
 // Whether a sum of squares has kept its digits: none of those that matter left float64's range.
 bool keeps_digits(double squares) { return squares >= 1e-280 && squares <= 1e300; }
 
-}  // namespace
-
 // Adam (Kingma and Ba 2015), and AdamW (Loshchilov and Hutter 2019) where the weight decay is decoupled:
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p = p - learning_rate (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
 // The stored moments stay uncorrected.
-void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m, const Tensor& v) {
+void adam_step(const AdamStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& m,
+               const Tensor& v) {
   dispatch_wide("adam", parameter.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const g = gradient.data<T>();
@@ -105,7 +105,7 @@ void adam(const AdamStep& step, const Tensor& gradient, const Tensor& parameter,
 }
 
 // velocity = momentum velocity + g,  p = p - learning_rate velocity; weight decay is part of g.
-void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity) {
+void sgd_step(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, const Tensor& velocity) {
   dispatch_wide("sgd", parameter.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const g = gradient.data<T>();
@@ -128,6 +128,20 @@ void sgd(const SgdStep& step, const Tensor& gradient, const Tensor& parameter, c
   });
 }
 
+}  // namespace
+
+void adam(std::span<const AdamUpdate> updates) {
+  for (const auto& [step, gradient, parameter, m, v] : updates) {
+    widened<adam_step, Writes<>, Updates<2, 3, 4>>(step, gradient, parameter, m, v);
+  }
+}
+
+void sgd(std::span<const SgdUpdate> updates) {
+  for (const auto& [step, gradient, parameter, velocity] : updates) {
+    widened<sgd_step, Writes<>, Updates<2, 3>>(step, gradient, parameter, velocity);
+  }
+}
+
 void global_norm(std::span<const Tensor> parts, const Tensor& norm) {
   std::vector<Tensor> wide;
   double squares = 0;
@@ -140,9 +154,10 @@ void global_norm(std::span<const Tensor> parts, const Tensor& norm) {
   *norm.output_data<double>() = keeps_digits(squares) ? std::sqrt(squares) : scaled_norm(wide);
 }
 
-void clip_to_norm(const Tensor& x, const Tensor& norm, double largest, const Tensor& y) {
+void clip_to_norm(std::span<const Tensor> xs, const Tensor& norm, double largest, std::span<const Tensor> ys) {
   const double now = *norm.data<double>();
-  affine(x, std::isfinite(now) && now > largest ? largest / now : 1.0, 0.0, y);
+  const double scale = std::isfinite(now) && now > largest ? largest / now : 1.0;
+  for (std::size_t i = 0; i < xs.size(); ++i) widened<affine, Writes<3>>(xs[i], scale, 0.0, ys[i]);
 }
 
 void sum_of_squares(const Tensor& x, double& result) {

@@ -25,6 +25,18 @@ inline constexpr std::array<Index, 9> kRowLengths{1, 3, 7, 8, 16, 17, 33, 64, 13
 
 inline const Kernels& cpu() { return Device::cpu().kernels(); }
 
+// One parameter's step.
+inline void adam(const Kernels& kernels, const AdamStep& step, const Tensor& gradient, const Tensor& parameter,
+                 const Tensor& m, const Tensor& v) {
+  const AdamUpdate update{step, gradient, parameter, m, v};
+  kernels.adam({&update, 1});
+}
+inline void sgd(const Kernels& kernels, const SgdStep& step, const Tensor& gradient, const Tensor& parameter,
+                const Tensor& velocity) {
+  const SgdUpdate update{step, gradient, parameter, velocity};
+  kernels.sgd({&update, 1});
+}
+
 // Values of size 1, computed through sums over rows of about a hundred: errors of some roundings, far below any term.
 inline double tolerance(DType dtype) { return 32 * machine_epsilon(dtype); }
 

@@ -69,7 +69,8 @@ Index device_first(const Tensor& x) {
 
 Tensor device_clipped(const Tensor& x, double norm, double largest) {
   const Tensor y = garbage_on_device(x.shape(), x.dtype());
-  device_kernels().clip_to_norm(on_device(x), on_device(full({}, norm, DType::float64)), largest, y);
+  const Tensor there = on_device(x);
+  device_kernels().clip_to_norm({&there, 1}, on_device(full({}, norm, DType::float64)), largest, {&y, 1});
   return y;
 }
 
@@ -83,8 +84,8 @@ TEST_CASE("cuda adam: decoupled and coupled, at every dtype and length") {
         AdamStep step = kAdamStep;
         step.coupled = coupled;
         const State there = start.to(test_device()), right = start.to(DType::float64);
-        device_kernels().adam(step, there.gradient, there.parameter, there.m, there.v);
-        cpu().adam(step, right.gradient, right.parameter, right.m, right.v);
+        adam(device_kernels(), step, there.gradient, there.parameter, there.m, there.v);
+        adam(cpu(), step, right.gradient, right.parameter, right.m, right.v);
         check_near(there, right, dtype);
       }
     }
@@ -96,14 +97,14 @@ TEST_CASE("cuda adam: a float16 gradient of 300, whose square float16 does not h
   const Tensor m = on_device(zeros({1})), v = on_device(zeros({1}));
   AdamStep step = kAdamStep;
   step.bias_correction1 = 0.1, step.bias_correction2 = 0.001;
-  device_kernels().adam(step, g, p, m, v);
+  adam(device_kernels(), step, g, p, m, v);
   CHECK(relative_error(v.item(), 90.0) < 1e-6);
   CHECK(relative_error(p.item(), -0.1) < machine_epsilon(DType::float16));
 }
 
 TEST_CASE("cuda adam: moments of the narrow dtypes must be float32") {
   const Tensor p = on_device(zeros({2}, DType::bfloat16));
-  CHECK_THROWS_AS(device_kernels().adam(kAdamStep, p, p, p, p), Error);
+  CHECK_THROWS_AS(adam(device_kernels(), kAdamStep, p, p, p, p), Error);
 }
 
 TEST_CASE("cuda sgd: plain, and with momentum and weight decay, at every dtype and length") {
@@ -113,11 +114,39 @@ TEST_CASE("cuda sgd: plain, and with momentum and weight decay, at every dtype a
         const State start({length}, dtype);
         const SgdStep step{.learning_rate = 0.1, .momentum = momentum, .weight_decay = 0.05};
         const State there = start.to(test_device()), right = start.to(DType::float64);
-        device_kernels().sgd(step, there.gradient, there.parameter, momentum == 0.0 ? Tensor() : there.m);
-        cpu().sgd(step, right.gradient, right.parameter, momentum == 0.0 ? Tensor() : right.m);
+        sgd(device_kernels(), step, there.gradient, there.parameter, momentum == 0.0 ? Tensor() : there.m);
+        sgd(cpu(), step, right.gradient, right.parameter, momentum == 0.0 ? Tensor() : right.m);
         check_near(there, right, dtype);
       }
     }
+  }
+}
+
+TEST_CASE("cuda optimizers: many parameters of all dtypes at once, some empty, one of more chunks than one") {
+  std::vector<AdamUpdate> adam_updates;
+  std::vector<SgdUpdate> sgd_updates;
+  std::vector<State> adam_right, sgd_right, adam_there, sgd_there;
+  for (int i = 0; i < 120; ++i) {  // more than a launch takes
+    const DType dtype = i < 100 ? DType::float32 : kFloatingTypes[static_cast<std::size_t>(i % 4)];
+    const State start({i == 7 ? 0 : i == 50 ? 2 * 8192 + 5 : i}, dtype);
+    AdamStep step = kAdamStep;
+    step.learning_rate = 0.001 * i;  // each has its own numbers
+    const SgdStep plain{.learning_rate = 0.001 * i, .momentum = 0.9, .weight_decay = 0.05};
+    for (auto* right : {&adam_right, &sgd_right}) right->push_back(start.to(DType::float64));
+    for (auto* there : {&adam_there, &sgd_there}) there->push_back(start.to(test_device()));
+    const State &a = adam_there.back(), &s = sgd_there.back();
+    adam_updates.push_back({step, a.gradient, a.parameter, a.m, a.v});
+    sgd_updates.push_back({plain, s.gradient, s.parameter, s.m});
+    adam(cpu(), step, adam_right.back().gradient, adam_right.back().parameter, adam_right.back().m,
+         adam_right.back().v);
+    sgd(cpu(), plain, sgd_right.back().gradient, sgd_right.back().parameter, sgd_right.back().m);
+  }
+  device_kernels().adam(adam_updates);
+  device_kernels().sgd(sgd_updates);
+  for (std::size_t i = 0; i < adam_right.size(); ++i) {
+    CAPTURE(i);
+    check_near(adam_there[i], adam_right[i], adam_there[i].parameter.dtype());
+    check_near(sgd_there[i], sgd_right[i], sgd_there[i].parameter.dtype());
   }
 }
 
@@ -125,11 +154,11 @@ TEST_CASE("cuda optimizers: every handle sees the step, and the version counts i
   const Tensor p = on_device(ones({2})), handle = p, m = on_device(zeros({2})), v = on_device(zeros({2}));
   const Tensor g = on_device(ones({2}));
   const std::uint32_t before = handle.version(), moment_before = m.version();
-  device_kernels().adam(kAdamStep, g, p, m, v);
+  adam(device_kernels(), kAdamStep, g, p, m, v);
   CHECK(handle.at({0}) < 1.0);
   CHECK(handle.version() == before + 1);
   CHECK(m.version() == moment_before + 1);
-  device_kernels().sgd({.learning_rate = 0.1, .momentum = 0.0, .weight_decay = 0.0}, g, p, {});
+  sgd(device_kernels(), {.learning_rate = 0.1, .momentum = 0.0, .weight_decay = 0.0}, g, p, {});
   CHECK(handle.version() == before + 2);
 }
 
@@ -176,6 +205,24 @@ TEST_CASE("cuda clip_to_norm: scales down to the largest norm, and only down") {
     CHECK(device_clipped(x, kNaN, 2.0).values() == right);
     for (double& value : right) value *= 0.25;
     CHECK(device_clipped(x, 8.0, 2.0).values() == right);  // a power of two: exact
+  }
+}
+
+TEST_CASE("cuda clip_to_norm: many tensors of all dtypes at once, some empty") {
+  std::vector<Tensor> xs, ys;
+  std::vector<std::vector<double>> right;
+  for (int i = 0; i < 250; ++i) {  // more than a launch takes
+    const DType dtype = i < 230 ? DType::float32 : kFloatingTypes[static_cast<std::size_t>(i % 4)];
+    const Tensor x = random({i % 5 * 3}, dtype, static_cast<unsigned>(i));
+    right.push_back(x.values());
+    for (double& value : right.back()) value *= 0.25;
+    xs.push_back(on_device(x));
+    ys.push_back(garbage_on_device(x.shape(), dtype));
+  }
+  device_kernels().clip_to_norm(xs, on_device(full({}, 8.0, DType::float64)), 2.0, ys);
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    CAPTURE(i);
+    CHECK(ys[i].values() == right[i]);
   }
 }
 

@@ -103,9 +103,9 @@ TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN l
     expect_packs("squares_kernel<" + type + ">", 4, 0);
     expect_packs("first_non_finite_kernel<" + type + ">", 4, 0);
     expect_packs("clip_to_norm_kernel<" + type + ">", 1, 1);
-    expect_packs("adam_kernel<" + type + ", float>", 2, 2);
+    expect_packs("adam_kernel<" + type + ">", 2, 2);
   }
-  expect_packs("adam_kernel<float, float>", 4, 3);
+  expect_packs("adam_kernel<float>", 4, 3);
 }
 
 TEST_CASE("assembly: softmax loads and stores rows in packs, its gradient both of its rows") {

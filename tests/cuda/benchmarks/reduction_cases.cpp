@@ -121,7 +121,8 @@ Case adam_case(const Maker& make, Index columns) {
   };
   const auto tensors = repeat(sets, make_set);
   const auto run = [=](const Kernels& kernels, const Step& t) {
-    kernels.adam(step, t.gradient, t.parameter, t.m, t.v);
+    const AdamUpdate update{step, t.gradient, t.parameter, t.m, t.v};
+    kernels.adam({&update, 1});
   };
   return {.shape = shape_name(rows, columns),
           .dtype = make.dtype(),
