@@ -8,7 +8,11 @@
 
 #if defined(JNORM_EXECUTION_RACES)
 // Of sanitizer/tsan_interface.h, which clang 14 doesn't install.
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTBEGIN(readability-identifier-naming)
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wreserved-identifier"
+#endif
 extern "C" {
 void* __tsan_get_current_fiber(void);
 void* __tsan_create_fiber(unsigned flags);
@@ -18,7 +22,10 @@ void __tsan_set_fiber_name(void* fiber, const char* name);
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 }
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+// NOLINTEND(readability-identifier-naming)
 #endif
 #if defined(__SANITIZE_ADDRESS__)
 #define JNORM_EXECUTION_ADDRESSES
