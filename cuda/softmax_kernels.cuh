@@ -119,9 +119,8 @@ JNORM_DEVICE OnlineSoftmax<Wide<T>> streamed_softmax(const T* x, Index packs) {
   return {largest, Team::reduce(Sum<A>{mine.sum * share}).value};
 }
 
-// Registers have to suffice for two blocks side by side.
 template <SoftmaxKind kKind, class Team, class T, int N>
-JNORM_KERNEL(2 * Team::kMaxThreads)
+JNORM_KERNEL(Team::kMaxThreads)
 softmax_streamed(const T* x, Index rows, Index length, T* y) {
   const Index r = Team::row();
   if (r >= rows) return;
@@ -146,6 +145,7 @@ softmax_dx_held(const T* dy, Index all_rows, const T* y, Index rows, Index lengt
   leave_softmax_dx<kKind>(dy_row, y_row, sum.value, dx + r * length, add);
 }
 
+// Registers have to suffice for two blocks side by side.
 template <SoftmaxKind kKind, class Team, class T, int N>
 JNORM_KERNEL(2 * Team::kMaxThreads)
 softmax_dx_streamed(const T* dy, Index all_rows, const T* y, Index rows, Index length, T* dx, bool add) {
