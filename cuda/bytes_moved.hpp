@@ -3,6 +3,8 @@
 // Bytes of device memory that a kernel has to read and write at least: what a benchmark divides by its time. R rows of
 // H elements of s bytes each.
 
+#include <cstdint>
+
 #include <jnorm/core/shape.hpp>
 
 namespace jnorm::cuda {
@@ -45,10 +47,15 @@ constexpr Index dynamic_tanh_bytes(Index R, Index H, Index s) { return 2 * R * H
 constexpr Index dynamic_tanh_dx_bytes(Index R, Index H, Index s) { return 3 * R * H * s; }
 constexpr Index dynamic_tanh_dparameters_bytes(Index R, Index H, Index s, Index G) { return 2 * R * H * s + 8 * G * H; }
 
-// BatchNorm and GroupNorm of so many elements, in passes over them: x for the statistics, and again for y; x and dy for
-// the sums, and again for dx.
-constexpr Index channel_norm_bytes(Index count, Index s) { return 3 * count * s; }
-constexpr Index channel_norm_backward_bytes(Index count, Index s) { return 5 * count * s; }
+// BatchNorm and GroupNorm of so many elements, in passes over them. A group that fits on chip is read once; all else is
+// x for the statistics, and again for y, and x and dy for the sums, and again for dx.
+enum class Groups : std::uint8_t { none, on_chip, longer };
+constexpr Index channel_norm_bytes(Groups groups, Index count, Index s) {
+  return (groups == Groups::on_chip ? 2 : 3) * count * s;
+}
+constexpr Index channel_norm_backward_bytes(Groups groups, Index count, Index s) {
+  return (groups == Groups::on_chip ? 3 : 5) * count * s;
+}
 
 // sum, max, min, norm and logsumexp of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }

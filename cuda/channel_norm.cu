@@ -5,6 +5,7 @@
 
 #include <jnorm/cuda/channel_norm_kernels.cuh>
 #include <jnorm/cuda/column_parts.cuh>
+#include <jnorm/cuda/group_norm.hpp>
 #include <jnorm/cuda/kernels.hpp>
 
 namespace jnorm::cuda {
@@ -171,13 +172,14 @@ void channel_norm(const ChannelLayout& layout, const Tensor& x, const Tensor& ga
     for (const Tensor& statistic : {mean, variance, rstd}) leave_zero({.tensor = statistic});
     return;
   }
+  if (layout.groups > 0 && group_norm_on_chip(layout, x, gamma, beta, eps, y, mean, variance, rstd)) return;
   dispatch_device(operation, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto norm = channel_norm_of<T>(layout, x, mask, {}, {});
     const Parts parts = moments_of(norm, context_of(x), x.device());
-    launch(operation, context_of(x), warp_each_config(parts.of.sums), leave_statistics<double>,
-           input<Moments<double>>(parts.states), parts.of, eps, output<double>(mean), output<double>(variance),
-           output<double>(rstd));
+    launch(operation, context_of(x), warp_each_config(parts.of.sums), leave_statistics<Moments<double>>,
+           input<Moments<double>>(parts.states), parts.of, eps,
+           SavedStatistics{output<double>(mean), output<double>(variance), output<double>(rstd)});
   });
   channel_norm_apply(layout, x, gamma, beta, mask, mean, rstd, {.tensor = y});
 }
@@ -205,6 +207,7 @@ void channel_norm_backward(const ChannelLayout& layout, const Tensor& dy, const 
   }
   const bool parameters = dgamma.wanted() || dbeta.wanted();
   if (!dx.wanted() && !parameters) return;
+  if (layout.groups > 0 && group_norm_backward_on_chip(layout, dy, x, gamma, mean, rstd, dx, dgamma, dbeta)) return;
   dispatch_device(operation, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     Context& context = context_of(x);

@@ -10,8 +10,8 @@
 
 #include <jnorm/core/kernels.hpp>
 #include <jnorm/cuda/channel_norm_config.hpp>
+#include <jnorm/cuda/channel_statistics.cuh>
 #include <jnorm/cuda/divide.cuh>
-#include <jnorm/cuda/norm_kernels.cuh>
 
 namespace jnorm::cuda {
 
@@ -29,11 +29,8 @@ struct ChannelNorm {
   JNORM_DEVICE Index statistic(Index o, Index channel) const {
     return layout.groups > 0 ? o * layout.groups + group_channels.quotient(channel) : channel;
   }
-  // As LayerNorm's rows have them: the mean is rounded, and what is lost stands in the shift.
   JNORM_DEVICE RowStatistics<true, Wide<T>> statistics(Index s) const {
-    const double exact = load_read_only(mean + s), scale = load_read_only(rstd + s);
-    const auto rounded = static_cast<Wide<T>>(exact);
-    return {rounded, static_cast<Wide<T>>(scale), static_cast<Wide<T>>((rounded - exact) * scale)};
+    return rounded<Wide<T>>(load_read_only(mean + s), load_read_only(rstd + s));
   }
   JNORM_DEVICE Wide<T> gamma_of(Index channel) const {
     return gamma == nullptr ? Wide<T>(1) : widen(load_read_only(gamma + channel));
@@ -295,20 +292,14 @@ struct PartsOfSum {
   }
 };
 
-// A warp for each statistic; variance may be null. All three are 0 where nothing is counted. [BN.1] [GN.1]
-inline constexpr double kLargestVariance = std::numeric_limits<double>::max();
-template <class T>
+// A warp for each statistic.
+template <class State>
 JNORM_KERNEL(kLineThreads)
-leave_statistics(const Moments<double>* parts, PartsOfSum of, double eps, T* mean, T* variance, T* rstd) {
+leave_statistics(const State* parts, PartsOfSum of, double eps, SavedStatistics saved) {
   const Index k = warp_of_grid();
   if (k >= of.sums) return;
-  const Moments<double> moments = of.total(parts, 0, k, [](const Moments<double>& part, Index) { return part; });
-  if (lane_index() != 0) return;
-  const bool none = moments.count == 0;
-  const double square = none ? 0 : moments.squares / moments.count;
-  mean[k] = moments.mean;
-  if (variance != nullptr) variance[k] = square;
-  rstd[k] = none ? 0 : square <= kLargestVariance ? 1 / sqrt(square + eps) : square * 0;
+  const State moments = of.total(parts, 0, k, [](const State& part, Index) { return part; });
+  if (lane_index() == 0) saved.leave(k, channel_statistics(moments, eps));
 }
 
 // A warp for each statistic of each copy: mean(u) and mean(u x_hat). Sums of dy become those of u with gamma, unless
@@ -360,18 +351,18 @@ struct ForwardElement {
 };
 template <class T>
 struct BackwardElement {
-  RowStatistics<true, Wide<T>> statistics;
-  Wide<T> gamma, mean_u, mean_u_x_hat;
+  ChannelGradient<Wide<T>> gradient;
+  Wide<T> gamma;
   BackwardElement() = default;
   JNORM_DEVICE BackwardElement(const ChannelNorm<T>& norm, const GradientMeans* means, Index copy, Index s,
                                Index channel)
-      : statistics(norm.statistics(s)), gamma(norm.gamma_of(channel)) {
+      : gamma(norm.gamma_of(channel)) {
     const GradientMeans* const own = means + copy * norm.statistic_count + s;
-    mean_u = static_cast<Wide<T>>(load_read_only(&own->u));
-    mean_u_x_hat = static_cast<Wide<T>>(load_read_only(&own->u_x_hat));
+    gradient = {norm.statistics(s), static_cast<Wide<T>>(load_read_only(&own->u)),
+                static_cast<Wide<T>>(load_read_only(&own->u_x_hat))};
   }
   JNORM_DEVICE Wide<T> operator()(Wide<T> x, Wide<T> dy) const {  // [BN.2] [GN.2]
-    return (gamma * dy - mean_u - statistics.x_hat(x) * mean_u_x_hat) * statistics.rstd;
+    return gradient.dx(gamma * dy, gradient.statistics.x_hat(x));
   }
 };
 

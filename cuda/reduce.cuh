@@ -116,12 +116,17 @@ JNORM_DEVICE OnlineSoftmax<A> shuffle(const OnlineSoftmax<A>& s, int source_lane
   return {shuffle(s.largest, source_lane), shuffle(s.sum, source_lane)};
 }
 
-// Every lane gets lane 0's result: merging isn't commutative to the last bit for every state.
+// Over each run of so many lanes, a power of two. Every lane gets the result of its run's first one: merging isn't
+// commutative to the last bit for every state.
 template <class State>
-JNORM_DEVICE State warp_reduce(State state) {
+JNORM_DEVICE State lanes_reduce(State state, int lanes) {
   JNORM_UNROLL
-  for (int lanes = kWarpSize / 2; lanes > 0; lanes /= 2) state = combine(state, shuffle_xor(state, lanes));
-  return shuffle(state, 0);
+  for (int distance = lanes / 2; distance > 0; distance /= 2) state = combine(state, shuffle_xor(state, distance));
+  return shuffle(state, lane_index() & -lanes);
+}
+template <class State>
+JNORM_DEVICE State warp_reduce(const State& state) {
+  return lanes_reduce(state, kWarpSize);
 }
 
 // Every thread gets the result. scratch, in shared memory, has a place for each warp of the block; it may be the same

@@ -48,8 +48,15 @@ TEST_CASE("bytes moved: dynamic tanh reads x and writes y, reads dy and x, and w
 }
 
 TEST_CASE("bytes moved: norms over channels read x twice forward, and x and dy twice backward") {
-  CHECK(channel_norm_bytes(1000, 2) == 6000);
-  CHECK(channel_norm_backward_bytes(1000, 2) == 10000);
+  for (const Groups groups : {Groups::none, Groups::longer}) {
+    CHECK(channel_norm_bytes(groups, 1000, 2) == 6000);
+    CHECK(channel_norm_backward_bytes(groups, 1000, 2) == 10000);
+  }
+}
+
+TEST_CASE("bytes moved: groups on chip are read once") {
+  CHECK(channel_norm_bytes(Groups::on_chip, 1000, 2) == 4000);
+  CHECK(channel_norm_backward_bytes(Groups::on_chip, 1000, 2) == 6000);
 }
 
 TEST_CASE("bytes moved: attention reads q, k and v and writes y, and backward as much again") {

@@ -102,9 +102,18 @@ void check_against_cpu(const Inputs& in, double mean_by_deviation = 1.0) {
 
 // outer, channels, inner, groups: BatchNorm and GroupNorm, channels side by side and apart, whole packs and odd ones,
 // groups of three, and lines of more than one segment.
-const std::vector<ChannelLayout> kLayouts{{12, 5, 1},   {12, 8, 1},   {70, 16, 1},   {3, 1032, 1},  {5, 3, 7},
-                                          {5, 4, 8},    {2, 3, 1025}, {2, 2, 8200},  {4, 6, 1, 2},  {4, 16, 1, 2},
-                                          {4, 9, 5, 3}, {4, 6, 8, 3}, {3, 4, 16, 4}, {3, 4, 16, 1}, {2, 2, 4100, 2}};
+const std::vector<ChannelLayout> kLayouts{
+    {12, 5, 1},      {12, 8, 1},    {70, 16, 1},   {3, 1032, 1},    {5, 3, 7},      {5, 4, 8},     {2, 3, 1025},
+    {2, 2, 8200},    {4, 6, 1, 2},  {4, 16, 1, 2}, {4, 9, 5, 3},    {4, 6, 8, 3},   {3, 4, 16, 4}, {3, 4, 16, 1},
+    {2, 2, 4100, 2}, {7, 64, 1, 2}, {3, 4, 12, 2}, {2, 4, 1028, 2}, {1, 4, 8200, 2}};
+
+// Groups that a few lanes hold, a warp, and a block, and that don't fit: of channels with one element and with several,
+// of which a pack has one, two, or more than two.
+const std::vector<ChannelLayout> kGroups{{3, 2, 3, 2},    {5, 8, 1, 2},    {70, 48, 1, 3},  {3, 512, 1, 2},
+                                         {2, 1024, 1, 2}, {9, 1040, 1, 1}, {3, 2050, 1, 2}, {2, 6, 100, 3},
+                                         {2, 4, 196, 2},  {2, 40, 4, 2},   {2, 80, 8, 2},   {3, 64, 1, 64},
+                                         {2, 3, 1300, 3}, {1, 2, 4097, 1}, {1, 3, 5464, 1}, {1, 1, 32776, 1},
+                                         {2, 3, 5464, 1}, {1, 2, 8204, 1}, {1, 1, 58000, 1}};
 
 }  // namespace
 
@@ -112,6 +121,18 @@ TEST_CASE("cuda channel_norm: all layouts and dtypes, forward and backward") {
   for (const ChannelLayout& layout : kLayouts) {
     for (const DType dtype : kFloatingTypes) check_against_cpu(random_inputs(layout, dtype));
   }
+}
+
+TEST_CASE("cuda channel_norm: groups of every size") {
+  for (const ChannelLayout& layout : kGroups) {
+    for (const DType dtype : kFloatingTypes) check_against_cpu(random_inputs(layout, dtype));
+  }
+}
+
+TEST_CASE("cuda channel_norm: more groups than a grid's second axis holds") {
+  if (!on_gpu()) return;
+  check_against_cpu(random_inputs({70000, 8, 4, 2}, DType::float32));
+  check_against_cpu(random_inputs({131073, 32, 1, 4}, DType::bfloat16));
 }
 
 TEST_CASE("cuda channel_norm: a mask leaves positions out of everything, even NaN") {
@@ -253,6 +274,47 @@ TEST_CASE("cuda channel_norm: NaN stays in its channel") {
   CHECK(std::isnan(y[1]));
   CHECK(!std::isnan(y[0]));
   CHECK(!std::isnan(y[2]));
+}
+
+TEST_CASE("cuda channel_norm: NaN stays in its group") {
+  for (const ChannelLayout& layout : {ChannelLayout{3, 8, 1, 2}, {3, 2, 40, 2}, {3, 2, 4100, 2}, {3, 2, 16400, 2}}) {
+    Inputs in = random_inputs(layout, DType::float32);
+    std::vector<double> values = in.x.values();
+    const std::size_t length = values.size() / 6;  // of a group
+    values[2 * length] = kNaN;
+    in.x = tensor(shape_of(layout), values, DType::float32);
+    const Results got = run_on_device(in);
+    for (const std::vector<double>& of_elements : {got.y.values(), got.dx.values()}) {
+      CHECK(!std::isnan(of_elements[2 * length - 1]));
+      CHECK(std::isnan(of_elements[2 * length]));
+      CHECK(std::isnan(of_elements[3 * length - 1]));
+      CHECK(!std::isnan(of_elements[3 * length]));
+    }
+  }
+}
+
+TEST_CASE("cuda channel_norm: a group without variance is 0, and without eps 0/0") {
+  for (const ChannelLayout& layout : {ChannelLayout{3, 6, 1, 2}, {3, 2, 40, 2}, {3, 2, 4100, 2}}) {
+    Inputs in = random_inputs(layout, DType::float32);
+    in.x = full(shape_of(layout), 0.1, DType::float32);
+    in.gamma = in.beta = Tensor();
+    for (const double element : run_on_device(in).y.values()) CHECK(std::fabs(element) < 1e-10);
+    in.eps = 0.0;
+    for (const double element : run_on_device(in).y.values()) CHECK(std::isnan(element));
+  }
+}
+
+TEST_CASE("cuda channel_norm: groups of the largest float32 numbers, of both signs, are normalized") {
+  for (const ChannelLayout& layout : {ChannelLayout{2, 4, 1, 2}, {2, 2, 4, 2}, {2, 2, 4100, 2}}) {
+    Inputs in = random_inputs(layout, DType::float32);
+    std::vector<double> values;
+    for (Index i = 0; i < in.x.size(); ++i) values.push_back(i % 2 == 0 ? 3.4e38 : -3.4e38);
+    in.x = tensor(shape_of(layout), values, DType::float32);
+    in.gamma = in.beta = Tensor();
+    const std::vector<double> y = run_on_device(in).y.values();
+    CHECK(relative_error(y[0], 1.0) < 1e-6);  // rstd, below 2^-126, has lost some digits
+    CHECK(relative_error(y[1], -1.0) < 1e-6);
+  }
 }
 
 TEST_CASE("cuda channel_norm: the same bits in every schedule") {

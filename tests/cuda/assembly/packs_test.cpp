@@ -98,6 +98,21 @@ TEST_CASE("assembly: the gradients of norms of rows load dy, x and gamma and sto
   }
 }
 
+TEST_CASE("assembly: GroupNorm loads x, gamma and beta and stores y in packs, and its gradients dy, x, gamma and dx") {
+  for (const auto& [type, count] : kElements) {
+    const std::string packs = type + ", " + count;
+    for (const std::string team : {"BlockTeam<1024>", "WarpTeam<128>"}) {
+      expect_packs("group_norm_held<" + team + ", " + packs + ", 4>", 12, 4);
+    }
+    expect_packs("group_norm_backward_held<WarpTeam<128>, " + packs + ", 4>", 20, 4);
+    expect_packs("group_norm_backward_rows<LaneTeam<256, 2>, " + packs + ", 1>", 7, 1);
+    expect_packs("group_norm_backward_rows<WarpTeam<256>, " + packs + ", 4>", 28, 4);
+  }
+  expect_packs("group_norm_backward_held<BlockTeam<768>, float, 4, 4>", 20, 4);
+  expect_packs("group_norm_backward_held<BlockTeam<512>, bfloat16, 8, 4>", 20, 4);
+  expect_packs("group_norm_held<BlockTeam<1024>, bfloat16, 8, 0>", 10, 1);
+}
+
 TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN load packs") {
   for (const std::string type : {"float", "bfloat16", "half"}) {
     expect_packs("squares_kernel<" + type + ">", 4, 0);

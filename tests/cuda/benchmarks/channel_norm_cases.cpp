@@ -98,14 +98,12 @@ Case channel_norm_case(const Maker& make, ChannelLayout layout, Way way) {
   });
   const bool grouped = layout.groups > 0;
   const Index count = layout.outer * layout.channels * layout.inner;
-  const Index all = way == Way::forward ? cuda::channel_norm_bytes(count, make.element())
-                                        : cuda::channel_norm_backward_bytes(count, make.element());
-  // A group fits on chip: x, and dy, need be read only once.
-  const Index spared = grouped ? (way == Way::forward ? 1 : 2) * count * make.element() : 0;
+  const cuda::Groups groups = grouped ? cuda::Groups::on_chip : cuda::Groups::none;
   return {
       .shape = fmt::format("{}x{}x{}", layout.outer, layout.channels, layout.inner),
       .dtype = make.dtype(),
-      .bytes = all - spared,
+      .bytes = way == Way::forward ? cuda::channel_norm_bytes(groups, count, make.element())
+                                   : cuda::channel_norm_backward_bytes(groups, count, make.element()),
       .bar = grouped ? 0.85 : 0.82,
       .sets = sets,
       .launch =
@@ -119,18 +117,21 @@ Case channel_norm_case(const Maker& make, ChannelLayout layout, Way way) {
 
 }  // namespace
 
-// As in image models: BatchNorm of 64 channels of 56 by 56, GroupNorm of 8 channels of 28 by 28 a group.
+// As in image models: BatchNorm of 64 channels of 56 by 56, GroupNorm of 8 channels of 28 by 28 a group; and GroupNorm
+// of rows, 16 channels a group.
 std::vector<CaseMaker> channel_norm_cases(Device device, Index mebibytes) {
   std::vector<CaseMaker> cases;
   const auto add = [&](const char* kernel, const ChannelLayout& layout, Way way) {
     add_cases(cases, kernel, device, mebibytes, {0},
               [=](const Maker& make, Index /*number*/) { return channel_norm_case(make, layout, way); });
   };
-  const ChannelLayout batch{1, 64, 3136}, group{1, 256, 784, 32};
+  const ChannelLayout batch{1, 64, 3136}, group{1, 256, 784, 32}, rows{1, 512, 1, 32};
   add("batch_norm", batch, Way::forward);
   add("batch_norm_backward", batch, Way::backward);
-  add("group_norm", group, Way::forward);
-  add("group_norm_backward", group, Way::backward);
+  for (const ChannelLayout& layout : {group, rows}) {
+    add("group_norm", layout, Way::forward);
+    add("group_norm_backward", layout, Way::backward);
+  }
   return cases;
 }
 
