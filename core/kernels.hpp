@@ -204,6 +204,9 @@ struct Kernels {
   Kernel<"sum", const Tensor& /*x*/, std::uint32_t /*kept axes, one bit each*/, const Tensor& /*y*/> sum;
   // The same with another operation. NaN wins; over no elements max is -inf, min inf, a norm 0 and logsumexp -inf.
   Kernel<"reduce", ReduceOp, const Tensor& /*x*/, std::uint32_t /*kept axes*/, const Tensor& /*y*/> reduce;
+  // y = sum of (x - mean)^2 over these axes, divided by a number of the caller's.
+  Kernel<"variance", const Tensor& /*x*/, std::uint32_t /*kept axes*/, double /*divisor*/, const Tensor& /*y*/>
+      variance;
   Kernel<"permute", const Tensor& /*x*/, const int* /*axes: y's axis i is x's axes[i]*/, const Tensor& /*y*/> permute;
   // y's element [i, j, ...] = x's element [i, j, ...] for all of `sizes`, each found by its strides; y's others stay.
   Kernel<"copy_strided", const Shape& /*sizes*/, const Tensor& /*x*/, const Strides& /*of x*/, const Tensor& /*y*/,

@@ -190,6 +190,13 @@ Tensor min_axes(const Tensor& x, std::uint32_t axes) { return reduce("min", Redu
 Tensor l2_norm_axes(const Tensor& x, std::uint32_t axes) { return reduce("l2_norm", ReduceOp::l2_norm, x, axes); }
 Tensor logsumexp_axes(const Tensor& x, std::uint32_t axes) { return reduce("logsumexp", ReduceOp::logsumexp, x, axes); }
 
+Tensor variance_axes(const Tensor& x, std::uint32_t axes, double divisor) {
+  expect_numbers("variance", x);
+  Tensor y = without_axes(x, axes);
+  kernels_of(x).variance(x, ~axes, divisor, y);
+  return y;
+}
+
 Tensor dropout(const Tensor& x, double p, const Rng::State& mask, Index period) {
   expect_numbers("dropout", x);
   expect(p >= 0.0 && p <= 1.0, "dropout: p must be from 0 to 1, got {}", p);

@@ -68,14 +68,16 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 // Sums over the axes whose bit is set; the others stay, in order: [2, 3, 4] over axis 1 is [2, 4].
 Tensor sum_axes(const Tensor& x, std::uint32_t axes);
-// Axis i of the result is axis axes[i] of x.
 // One bit an axis; NaN wins. Over no elements: -inf, inf, 0 and -inf.
 Tensor max_axes(const Tensor& x, std::uint32_t axes);
 Tensor min_axes(const Tensor& x, std::uint32_t axes);
 Tensor l2_norm_axes(const Tensor& x, std::uint32_t axes);
 Tensor logsumexp_axes(const Tensor& x, std::uint32_t axes);
+// sum (x - mean)^2 / divisor.
+Tensor variance_axes(const Tensor& x, std::uint32_t axes, double divisor);
 // x / (1 - p) or 0, elementwise. The mask, for `period` elements, which repeat, follows from the generator's state.
 Tensor dropout(const Tensor& x, double p, const Rng::State& mask, Index period);
+// Axis i of the result is axis axes[i] of x.
 Tensor permute(const Tensor& x, std::span<const int> axes);
 // op(a) op(b) over the last two axes, where op transposes if asked; the operand with fewer batches repeats.
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false);

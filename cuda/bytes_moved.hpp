@@ -57,7 +57,7 @@ constexpr Index channel_norm_backward_bytes(Groups groups, Index count, Index s)
   return (groups == Groups::on_chip ? 3 : 5) * count * s;
 }
 
-// sum, max, min, norm and logsumexp of rows.
+// sum, max, min, norm, logsumexp and variance of rows.
 constexpr Index row_reduction_bytes(Index R, Index H, Index s) { return R * H * s; }
 
 // Sums of columns, by way of G rows of float32 partial sums that are written and read again.

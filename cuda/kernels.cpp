@@ -19,6 +19,7 @@ constexpr Kernels kKernels{
     .broadcast = cuda::broadcast,
     .sum = cuda::sum,
     .reduce = cuda::reduce,
+    .variance = cuda::variance,
     .permute = cuda::permute,
     .copy_strided = cuda::copy_strided,
     .index_select = cuda::index_select,

@@ -34,6 +34,7 @@ void copy_strided(const Shape& sizes, const Tensor& x, const Strides& from, cons
 // reduction.cu
 void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
 void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y);
+void variance(const Tensor& x, std::uint32_t kept, double divisor, const Tensor& y);
 void column_sum(const Tensor& x, const Destination& y);
 void argmax(const Tensor& x, int axis, const Tensor& y);
 

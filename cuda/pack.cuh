@@ -9,15 +9,15 @@
 namespace jnorm::cuda {
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(N == 1 ? alignof(T) : sizeof(T) * N) Pack {
   T values[N];
   JNORM_DEVICE T& operator[](int i) { return values[i]; }
   JNORM_DEVICE const T& operator[](int i) const { return values[i]; }
 };
 
-// How many elements 16 bytes hold.
+// How many elements 16 bytes hold exactly, or else 1.
 template <class T>
-constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
+constexpr int kPackSize = 16 % sizeof(T) == 0 ? static_cast<int>(16 / sizeof(T)) : 1;
 // The packs of rows: float64, which only the Jacobian tools need, is read one by one.
 template <class T>
 constexpr int kRowPack = sizeof(T) == 8 ? 1 : kPackSize<T>;

@@ -63,43 +63,85 @@ class MergedAxes {
   int count_ = 0;
 };
 
+// What a pass reads as [outer, length, inner]: elements, or states of parts.
 template <class T>
-int pack_size_of(const Tensor& x, Index inner, Split split) {
-  if (inner == 1) return kPackSize<T>;
-  return split == Split::allowed && packs_fit<kPackSize<T>>(input<T>(x), inner) ? kPackSize<T> : 1;
-}
+struct Source {
+  const T* data;
+  Middle middle;
 
-// One pass: to y [outer, parts, inner].
-template <class T, class Operation>
-void launch_reduction(const char* name, const Operation& operation, const Tensor& x, const ReductionPlan& plan,
-                      int pack_size, const Destination& y) {
-  const LaunchConfig config = reduction_config(plan, pack_size, sizeof(typename Operation::State));
-  const auto kernel = plan.inner == 1  ? reduce_rows_kernel<Operation, T>
-                      : pack_size == 1 ? reduce_columns_kernel<1, Operation, T>
-                                       : reduce_columns_kernel<kPackSize<T>, Operation, T>;
-  launch(name, context_of(x), config, kernel, operation, input<T>(x),
-         Results{y.tensor.device_data(), y.tensor.dtype(), y.add}, plan);
-}
+  // In columns; rows find for themselves where packs begin. Where nothing is split, columns go to as many threads as
+  // there are.
+  int pack_size(Split split) const {
+    if (middle.inner == 1) return kPackSize<T>;
+    return split == Split::allowed && packs_fit<kPackSize<T>>(data, middle.inner) ? kPackSize<T> : 1;
+  }
+};
+
+// The states of parts, between two passes.
+template <class State>
+class States {
+ public:
+  States(Index count, Device device)
+      : words_(Tensor::uninitialized({count, Index{sizeof(State)} / 4}, DType::float32, device)) {}
+  Results results() const { return {.data = words_.device_data(), .states = true}; }
+  Source<State> source(const Middle& middle) const { return {static_cast<const State*>(words_.device_data()), middle}; }
+
+ private:
+  Tensor words_;
+};
+
+Results results_in(const Destination& y) { return {y.tensor.device_data(), y.tensor.dtype(), y.add}; }
+
+template <class Operation>
+class Reducer {
+ public:
+  using State = typename Operation::State;
+  Reducer(const char* name, Device device, const Operation& operation)
+      : name_(name), device_(device), operation_(operation) {}
+
+  // To y [outer, inner], by way of parts where that pays.
+  template <class T>
+  void reduce(const Source<T>& x, Split split, const Results& y) const {
+    const auto& [outer, length, inner] = x.middle;
+    const ReductionPlan plan = reduction_plan(outer, length, inner, x.pack_size(split), split);
+    if (plan.parts == 1) return pass(x, plan, split, y);
+    const States<State> states(outer * plan.parts * inner, device_);
+    pass(x, plan, split, states.results());
+    reduce(states.source({outer, plan.parts, inner}), Split::no, y);
+  }
+
+  template <class T>
+  States<State> states_of(const Source<T>& x) const {
+    States<State> states(x.middle.outer * x.middle.inner, device_);
+    reduce(x, Split::allowed, states.results());
+    return states;
+  }
+
+ private:
+  // To y [outer, parts, inner].
+  template <class T>
+  void pass(const Source<T>& x, const ReductionPlan& plan, Split split, const Results& y) const {
+    const int pack_size = x.pack_size(split);
+    const auto kernel = plan.inner == 1  ? reduce_rows_kernel<Operation, T>
+                        : pack_size == 1 ? reduce_columns_kernel<1, Operation, T>
+                                         : reduce_columns_kernel<kPackSize<T>, Operation, T>;
+    launch(name_, context_of(device_), reduction_config(plan, pack_size, sizeof(State)), kernel, operation_, x.data, y,
+           plan);
+  }
+
+  const char* name_;
+  Device device_;
+  Operation operation_;
+};
 
 // x [outer, length, inner] to y [outer, inner], which has elements.
 template <template <class> class Operation, class... Settings>
-void reduce_middle(const char* name, const Tensor& x, const Middle& middle, const Destination& y,
+void reduce_middle(const char* name, const Tensor& x, const Middle& middle, Split split, const Destination& y,
                    Settings... settings) {
-  const auto [outer, length, inner] = middle;
-  dispatch_device(name, x.dtype(), [&, outer = outer, length = length, inner = inner](auto tag) {
+  dispatch_device(name, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Partial = typename Operation<T>::Partial;
-    const Operation<T> operation{settings...};
-    const int pack_size = pack_size_of<T>(x, inner, Split::allowed);
-    const ReductionPlan plan = reduction_plan(outer, length, inner, pack_size, Split::allowed);
-    if (plan.parts == 1) return launch_reduction<T>(name, operation, x, plan, pack_size, y);
-
-    const Tensor partial = Tensor::uninitialized({outer, plan.parts, inner}, dtype_of<Partial>, x.device());
-    launch_reduction<T>(name, operation, x, plan, pack_size, {.tensor = partial});
-    const int second_pack_size = pack_size_of<Partial>(partial, inner, Split::no);
-    launch_reduction<Partial>(name, Operation<Partial>{settings...}, partial,
-                              reduction_plan(outer, plan.parts, inner, second_pack_size, Split::no), second_pack_size,
-                              y);
+    const Reducer reducer(name, x.device(), Operation<T>{settings...});
+    reducer.reduce(Source<T>{input<T>(x), middle}, split, results_in(y));
   });
 }
 
@@ -107,19 +149,18 @@ template <template <class> class Operation, class... Settings>
 void reduce_axes(const char* name, const Tensor& x, std::uint32_t kept, const Tensor& y, Settings... settings) {
   if (y.size() == 0) return;
   const Destination result{.tensor = y};
-  if (x.size() == 0) return reduce_middle<Operation>(name, x, {y.size(), 0, 1}, result, settings...);
-  MergedAxes axes(x.shape(), kept);
-  Tensor from = x;
-  Middle middle = axes.take_middle();
-  while (!axes.all_stay()) {
-    const DType wide =
-        std::is_same_v<typename Operation<float>::Partial, double> ? DType::float64 : statistics_dtype(x.dtype());
-    const Tensor partial = Tensor::uninitialized({middle.outer, middle.inner}, wide, x.device());
-    reduce_middle<Operation>(name, from, middle, {.tensor = partial}, settings...);
-    from = partial;
-    middle = axes.take_middle();
-  }
-  reduce_middle<Operation>(name, from, middle, result, settings...);
+  if (x.size() == 0) return reduce_middle<Operation>(name, x, {y.size(), 0, 1}, Split::no, result, settings...);
+  dispatch_device(name, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Reducer reducer(name, x.device(), Operation<T>{settings...});
+    MergedAxes axes(x.shape(), kept);
+    const Source<T> elements{input<T>(x), axes.take_middle()};
+    if (axes.all_stay()) return reducer.reduce(elements, Split::allowed, results_in(result));
+    auto states = reducer.states_of(elements);
+    Middle middle = axes.take_middle();
+    for (; !axes.all_stay(); middle = axes.take_middle()) states = reducer.states_of(states.source(middle));
+    reducer.reduce(states.source(middle), Split::allowed, results_in(result));
+  });
 }
 
 }  // namespace
@@ -135,10 +176,14 @@ void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y) {
   }
 }
 
+void variance(const Tensor& x, std::uint32_t kept, double divisor, const Tensor& y) {
+  reduce_axes<VarianceOf>("variance", x, kept, y, divisor);
+}
+
 void column_sum(const Tensor& x, const Destination& y) {
   if (y.tensor.size() == 0) return;
   const Middle middle{y.tensor.rows(), x.size() / y.tensor.size(), y.tensor.row_length()};
-  reduce_middle<SumOf>("column_sum", x, middle, y);
+  reduce_middle<SumOf>("column_sum", x, middle, Split::allowed, y);
 }
 
 void argmax(const Tensor& x, int axis, const Tensor& y) {
@@ -146,13 +191,7 @@ void argmax(const Tensor& x, int axis, const Tensor& y) {
   Middle middle{1, x.dim(axis), 1};
   for (int before = 0; before < axis; ++before) middle.outer *= x.dim(before);
   for (int after = axis + 1; after < x.rank(); ++after) middle.inner *= x.dim(after);
-  dispatch_device("argmax", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const int pack_size = pack_size_of<T>(x, middle.inner, Split::no);
-    launch_reduction<T>("argmax", ArgMaxOf<T>{}, x,
-                        reduction_plan(middle.outer, middle.length, middle.inner, pack_size, Split::no), pack_size,
-                        {.tensor = y});
-  });
+  reduce_middle<ArgMaxOf>("argmax", x, middle, Split::no, {.tensor = y});
 }
 
 }  // namespace jnorm::cuda

@@ -1,18 +1,20 @@
 #pragma once
 
-// Reductions of x [outer, length, inner] over its middle axis: to y [outer, inner], or to [outer, parts, inner], which
-// a second pass reduces. Sums are taken in an order that follows from the shape alone.
+// Reductions of x [outer, length, inner] over its middle axis: to y [outer, inner], or to states [outer, parts, inner],
+// which a second pass reduces. x holds elements, or such states. Sums are taken in an order that follows from the shape
+// alone.
 
 #include <jnorm/cuda/config.hpp>
 #include <jnorm/cuda/reduction_operations.cuh>
 
 namespace jnorm::cuda {
 
-// Where results go: rounded once to the elements' dtype, or added to what is there.
+// Where results go, rounded once to the elements' dtype, or added to what is there; or the states without a last step.
 struct Results {
   void* data;
-  DType dtype;
+  DType dtype{};
   bool add = false;
+  bool states = false;
 };
 
 template <class T, int N, class W>
@@ -35,32 +37,45 @@ JNORM_DEVICE void store_results(const Results& y, Index first, const std::int32_
   JNORM_UNROLL
   for (int i = 0; i < N; ++i) static_cast<std::int32_t*>(y.data)[first + i] = values[i];
 }
+template <class Operation, class State, int N>
+JNORM_DEVICE void finish_and_store(const Operation& operation, const Results& y, Index first,
+                                   const State (&states)[N]) {
+  if (y.states) {
+    JNORM_UNROLL
+    for (int i = 0; i < N; ++i) static_cast<State*>(y.data)[first + i] = states[i];
+    return;
+  }
+  decltype(operation.finish(states[0])) results[N];
+  JNORM_UNROLL
+  for (int i = 0; i < N; ++i) results[i] = operation.finish(states[i]);
+  store_results(y, first, results);
+}
 
 // What lane `lane` of `lanes` makes of x[0, length), of which x[0] stands at `position`. Elements before the first
 // address that 16 divides, and after the last whole pack, are taken one by one.
 template <class Operation, class T>
 JNORM_DEVICE typename Operation::State reduce_run(const Operation& operation, const T* x, Index length, Index position,
                                                   int lane, int lanes) {
-  constexpr int pack_size = kPackSize<T>, loads = 4;
+  constexpr int pack_size = kPackSize<T>;
   typename Operation::State state;
   const int beyond = static_cast<int>(reinterpret_cast<std::uintptr_t>(x) % 16 / sizeof(T));
   const Index head = beyond == 0 ? 0 : (pack_size - beyond < length ? pack_size - beyond : length);
   const Index packs = (length - head) / pack_size, tail = head + packs * pack_size;
-  for (Index i = lane; i < head; i += lanes) operation.add(state, x[i], position + i);
-  for (Index i = lane; i < packs; i += Index{loads} * lanes) {
-    Pack<T, pack_size> loaded[loads];
+  for (Index i = lane; i < head; i += lanes) add_one(operation, state, x[i], position + i);
+  for (Index i = lane; i < packs; i += Index{Loaded<T, pack_size>::kPacks} * lanes) {
+    const Index first = head + i * pack_size, step = Index{lanes} * pack_size;
+    Loaded<T, pack_size> loaded;
+    loaded.position = position + first;
+    loaded.step = step;
     JNORM_UNROLL
-    for (int n = 0; n < loads; ++n) {
-      const Index pack = i + n * lanes;
-      if (pack < packs) loaded[n] = load_pack<pack_size>(x + head + pack * pack_size);
+    for (int n = 0; n < loaded.kPacks; ++n) {
+      if (i + n * lanes >= packs) continue;
+      loaded.packs[n] = load_pack<pack_size>(x + first + n * step);
+      ++loaded.held;
     }
-    JNORM_UNROLL
-    for (int n = 0; n < loads; ++n) {
-      const Index pack = i + n * lanes;
-      if (pack < packs) add_pack(operation, state, loaded[n], position + head + pack * pack_size);
-    }
+    add_loaded(operation, state, loaded);
   }
-  for (Index i = tail + lane; i < length; i += lanes) operation.add(state, x[i], position + i);
+  for (Index i = tail + lane; i < length; i += lanes) add_one(operation, state, x[i], position + i);
   return state;
 }
 
@@ -88,7 +103,7 @@ reduce_rows_kernel(Operation operation, const T* x, Results y, ReductionPlan pla
     }
     state = plan.lanes > kWarpSize ? block_reduce(state, dynamic_smem<typename Operation::State>())
                                    : group_reduce(state, plan.lanes);
-    if (lane == 0 && run < runs) store_results(y, run, {operation.finish(state)});
+    if (lane == 0 && run < runs) finish_and_store(operation, y, run, {state});
   }
 }
 
@@ -98,7 +113,7 @@ template <int N, class Operation, class T>
 JNORM_KERNEL(kReductionThreads)
 reduce_columns_kernel(Operation operation, const T* x, Results y, ReductionPlan plan) {
   using State = typename Operation::State;
-  constexpr int loads = 4;
+  constexpr int loads = Loaded<T, 1>::kPacks;
   const int groups = block_size() / plan.lanes, group = thread_index() / plan.lanes;
   const Index packs_across = plan.inner / N, packs = plan.outer * packs_across;
   const Index tiles = (packs + plan.lanes - 1) / plan.lanes, part = block_x() / tiles;
@@ -110,19 +125,24 @@ reduce_columns_kernel(Operation operation, const T* x, Results y, ReductionPlan 
   if (pack < packs) {
     const T* const from = x + outer * plan.length * plan.inner + column;
     for (Index first = part * plan.part_length + group; first < end; first += Index{loads} * groups) {
-      Pack<T, N> loaded[loads];
+      Pack<T, N> rows[loads];
+      int held = 0;
       JNORM_UNROLL
       for (int n = 0; n < loads; ++n) {
         const Index row = first + n * groups;
-        if (row < end) loaded[n] = load_pack<N>(from + row * plan.inner);
+        if (row >= end) continue;
+        rows[n] = load_pack<N>(from + row * plan.inner);
+        ++held;
       }
       JNORM_UNROLL
-      for (int n = 0; n < loads; ++n) {
-        const Index row = first + n * groups;
+      for (int i = 0; i < N; ++i) {
+        Loaded<T, 1> loaded;
+        loaded.held = held;
+        loaded.position = first;
+        loaded.step = groups;
         JNORM_UNROLL
-        for (int i = 0; i < N; ++i) {
-          if (row < end) operation.add(states[i], loaded[n][i], row);
-        }
+        for (int n = 0; n < loads; ++n) loaded.packs[n][0] = rows[n][i];
+        add_loaded(operation, states[i], loaded);
       }
     }
   }
@@ -140,10 +160,7 @@ reduce_columns_kernel(Operation operation, const T* x, Results y, ReductionPlan 
     }
   }
   if (group == 0 && pack < packs) {
-    decltype(operation.finish(states[0])) results[N];
-    JNORM_UNROLL
-    for (int i = 0; i < N; ++i) results[i] = operation.finish(states[i]);
-    store_results(y, (outer * plan.parts + part) * plan.inner + column, results);
+    finish_and_store(operation, y, (outer * plan.parts + part) * plan.inner + column, states);
   }
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // What a reduction does with elements: the state that it starts from, one element more, and the result of a state.
-// States are joined by combine (reduce.cuh). `position` is where along the reduced axis an element stands.
+// States are joined by combine (reduce.cuh). `position` is where along the reduced axis an element stands. The states
+// of parts, joined, give the result of the whole.
 
 #include <jnorm/cuda/pack.cuh>
 #include <jnorm/cuda/reduce.cuh>
@@ -11,7 +12,6 @@ namespace jnorm::cuda {
 template <class T>
 struct SumOf {
   using State = Sum<Wide<T>>;
-  using Partial = Wide<T>;  // results of parts, of which the same operation makes the whole
   JNORM_DEVICE void add(State& state, T x, Index /*position*/) const { state.value += widen(x); }
   JNORM_DEVICE Wide<T> finish(const State& state) const { return state.value; }
 };
@@ -20,7 +20,6 @@ struct SumOf {
 template <class T>
 struct MaxOf {
   using State = Max<Wide<T>>;
-  using Partial = Wide<T>;
   int sign;
   JNORM_DEVICE void add(State& state, T x, Index /*position*/) const {
     state.value = nan_max(state.value, widen(x) * Wide<T>(sign));
@@ -32,7 +31,6 @@ struct MaxOf {
 template <class T>
 struct L2NormOf {
   using State = Sum<double>;
-  using Partial = double;
   JNORM_DEVICE void add(State& state, T x, Index /*position*/) const {
     const auto wide = static_cast<double>(widen(x));
     state.value += wide * wide;
@@ -43,7 +41,6 @@ struct L2NormOf {
 template <class T>
 struct LogSumExpOf {
   using State = OnlineSoftmax<Wide<T>>;
-  using Partial = Wide<T>;
   JNORM_DEVICE void add(State& state, T x, Index /*position*/) const {
     state = combine(state, State{widen(x), Wide<T>(1)});
   }
@@ -83,22 +80,74 @@ struct ArgMaxOf {
   JNORM_DEVICE std::int32_t finish(const State& state) const { return state.position; }
 };
 
-template <class Operation, class T, int N>
-JNORM_DEVICE void add_pack(const Operation& operation, typename Operation::State& state, const Pack<T, N>& x,
-                           Index position) {
-  JNORM_UNROLL
-  for (int i = 0; i < N; ++i) operation.add(state, x[i], position + i);
-}
-// One rescaling a pack, and one exponential an element.
+// The sum of squared deviations from the mean, divided by a number. In float64, since in float32 the means of parts
+// would be rounded to more than what elements far from 0 differ by.
+template <class T>
+struct VarianceOf {
+  using State = Moments<double>;
+  double divisor;
+  JNORM_DEVICE void add(State& state, T x, Index /*position*/) const {
+    state = combine(state, State{1.0, static_cast<double>(widen(x)), 0.0});
+  }
+  JNORM_DEVICE double finish(const State& state) const { return state.squares / divisor; }
+};
+
+// Elements, or states of parts, that a thread has loaded together: the first `held` of these packs.
 template <class T, int N>
-JNORM_DEVICE void add_pack(const LogSumExpOf<T>& /*operation*/, OnlineSoftmax<Wide<T>>& state, const Pack<T, N>& x,
-                           Index /*position*/) {
+struct Loaded {
+  static constexpr int kPacks = 4;
+  Pack<T, N> packs[kPacks];
+  int held = 0;
+  Index position, step;  // of the first one, and from each pack to the next
+
+  JNORM_DEVICE int count() const { return held * N; }
+  JNORM_DEVICE const T& first() const { return packs[0][0]; }
+  template <class F>
+  JNORM_DEVICE void for_each(const F& f) const {
+    JNORM_UNROLL
+    for (int n = 0; n < kPacks; ++n) {
+      if (n >= held) continue;
+      JNORM_UNROLL
+      for (int i = 0; i < N; ++i) f(packs[n][i], position + n * step + i);
+    }
+  }
+};
+
+template <class Operation, class T>
+JNORM_DEVICE void add_one(const Operation& operation, typename Operation::State& state, const T& x, Index position) {
+  if constexpr (std::is_same_v<T, typename Operation::State>) {
+    state = combine(state, x);
+  } else {
+    operation.add(state, x, position);
+  }
+}
+
+template <class Operation, class T, int N>
+JNORM_DEVICE void add_loaded(const Operation& operation, typename Operation::State& state, const Loaded<T, N>& loaded) {
+  loaded.for_each([&](const T& x, Index position) { add_one(operation, state, x, position); });
+}
+// One rescaling for all, and one exponential an element.
+template <class T, int N>
+JNORM_DEVICE void add_loaded(const LogSumExpOf<T>& /*operation*/, OnlineSoftmax<Wide<T>>& state,
+                             const Loaded<T, N>& loaded) {
   OnlineSoftmax<Wide<T>> own;
-  JNORM_UNROLL
-  for (int i = 0; i < N; ++i) own.largest = nan_max(own.largest, widen(x[i]));
-  JNORM_UNROLL
-  for (int i = 0; i < N; ++i) own.sum += exp_below(widen(x[i]), own.largest);
+  loaded.for_each([&](T x, Index /*position*/) { own.largest = nan_max(own.largest, widen(x)); });
+  loaded.for_each([&](T x, Index /*position*/) { own.sum += exp_below(widen(x), own.largest); });
   state = combine(state, own);
+}
+// One merge for all. They are taken relative to the first of them, whose own deviation keeps that from cancelling.
+template <class T, int N>
+JNORM_DEVICE void add_loaded(const VarianceOf<T>& /*operation*/, Moments<double>& state, const Loaded<T, N>& loaded) {
+  using W = Wide<T>;
+  if (loaded.held == 0) return;
+  const W pivot = widen(loaded.first()), count = static_cast<W>(loaded.count());
+  SumPair<W> deviations;
+  loaded.for_each([&](T x, Index /*position*/) {
+    const W deviation = widen(x) - pivot;
+    deviations = combine(deviations, {deviation, deviation * deviation});
+  });
+  const double sum = deviations.first, mean = deviations.first / count;
+  state = combine(state, {count, pivot + mean, deviations.second - mean * sum});
 }
 
 }  // namespace jnorm::cuda

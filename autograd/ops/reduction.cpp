@@ -104,17 +104,9 @@ struct Variance : Reduction<Variance> {
         divisor(n > correction ? static_cast<double>(n - correction) : kNaN) {}
 
   template <class P>
-  P centred(const P& x) const {
-    return subtract(x, spread(affine(sum_axes(x, axes), 1.0 / count, 0.0), x.shape(), axes));
-  }
-  template <class P>
   P slope(const P& x, const P& /*y*/) const {
-    return affine(centred(x), 2.0 / divisor, 0.0);
-  }
-  // The narrow dtypes keep their statistics in float32.
-  Tensor forward(const Tensor& x) const {
-    const Tensor centre = centred(x.to(statistics_dtype(x.dtype())));
-    return affine(sum_axes(square(centre), axes), 1.0 / divisor, 0.0).to(x.dtype());
+    const P mean = affine(sum_axes(x, axes), 1.0 / count, 0.0);
+    return affine(subtract(x, spread(mean, x.shape(), axes)), 2.0 / divisor, 0.0);
   }
 };
 
@@ -198,7 +190,8 @@ Var variance_over(const Var& x, std::uint32_t axes, int correction, Keep keep, S
   expect_numbers("variance", x, site);
   expect(correction >= 0, site, "variance: the correction must not be negative, got {}", correction);
   const Variance operation(axes, count_of(x.shape(), axes), correction);
-  return with_kept(x.tape().record(operation, {x}, operation.forward(x.value()), {}, line), x, axes, keep, line);
+  Tensor value = variance_axes(x.value(), axes, operation.divisor);
+  return with_kept(x.tape().record(operation, {x}, std::move(value), {}, line), x, axes, keep, line);
 }
 
 Var deviation_over(const Var& x, std::uint32_t axes, int correction, Keep keep, SourceLine line) {

@@ -30,6 +30,7 @@ constexpr Kernels kCpuKernels{
     .broadcast = cpu::broadcast,
     .sum = widened<cpu::sum, Writes<2>>,
     .reduce = widened<cpu::reduce, Writes<3>>,
+    .variance = widened<cpu::variance, Writes<3>>,
     .permute = cpu::permute,
     .copy_strided = cpu::copy_strided,
     .index_select = cpu::index_select,

@@ -30,6 +30,7 @@ void copy_strided(const Shape& sizes, const Tensor& x, const Strides& from, cons
 // reduction.cpp
 void sum(const Tensor& x, std::uint32_t kept, const Tensor& y);
 void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y);
+void variance(const Tensor& x, std::uint32_t kept, double divisor, const Tensor& y);
 
 // dropout.cpp
 void dropout(const Tensor& x, double p, const Rng::State& mask, Index period, const Tensor& y);

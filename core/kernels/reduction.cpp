@@ -1,7 +1,8 @@
 // Reductions over axes: one loop for all of them, in float64, rounded once.
 //
 // Where the last axis goes away, a result runs over contiguous elements in a few accumulators side by side; where it
-// stays, a strip of results runs over rows. Each result is one thread's, so the number of threads changes nothing.
+// stays, a strip of results runs over rows. What needs two passes takes both for one result or strip, while a cache may
+// hold its elements. Each result is one thread's, so the number of threads changes nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -19,36 +20,49 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// An operation: its result over nothing, one element more, two partial results together, and the last step. `result` is
-// the number of the result that an element goes to.
+// An operation: its result over nothing, one element more, two partial results together, and the last step. `pivot` is
+// what op.before() makes of the same elements, or the first of them where there is no operation before this one.
 struct Sum {
   static constexpr double kStart = 0.0;
-  double add(double total, double x, Index /*result*/) const { return total + x; }
+  double add(double total, double x, double /*pivot*/) const { return total + x; }
   double join(double a, double b) const { return a + b; }
-  double finish(double total, Index /*result*/) const { return total; }
+  double finish(double total, double /*pivot*/) const { return total; }
 };
 struct L2Norm : Sum {
-  double add(double total, double x, Index /*result*/) const { return total + x * x; }
-  double finish(double total, Index /*result*/) const { return std::sqrt(total); }
+  double add(double total, double x, double /*pivot*/) const { return total + x * x; }
+  double finish(double total, double /*pivot*/) const { return std::sqrt(total); }
 };
 struct Max {
   static constexpr double kStart = -kInfinity;
   double join(double a, double b) const { return a > b || std::isnan(a) ? a : b; }  // NaN wins
-  double add(double total, double x, Index /*result*/) const { return join(total, x); }
-  double finish(double total, Index /*result*/) const { return total; }
+  double add(double total, double x, double /*pivot*/) const { return join(total, x); }
+  double finish(double total, double /*pivot*/) const { return total; }
 };
 struct Min : Max {
   static constexpr double kStart = kInfinity;
   double join(double a, double b) const { return a < b || std::isnan(a) ? a : b; }
-  double add(double total, double x, Index /*result*/) const { return join(total, x); }
+  double add(double total, double x, double /*pivot*/) const { return join(total, x); }
 };
 // The shift, the largest element, keeps exp from overflowing. An infinite one would give inf - inf: 0 serves there.
 struct LogSumExp : Sum {
-  const double* largest;
-  explicit LogSumExp(const double* maxima) : largest(maxima) {}
-  double shift(Index result) const { return std::isinf(largest[result]) ? 0.0 : largest[result]; }
-  double add(double total, double x, Index result) const { return total + std::exp(x - shift(result)); }
-  double finish(double total, Index result) const { return std::log(total) + shift(result); }
+  Max before() const { return {}; }
+  double shift(double largest) const { return std::isinf(largest) ? 0.0 : largest; }
+  double add(double total, double x, double largest) const { return total + std::exp(x - shift(largest)); }
+  double finish(double total, double largest) const { return std::log(total) + shift(largest); }
+};
+// By what the elements are above the first one, so that the mean of equal ones is exactly that.
+struct Mean : Sum {
+  double count;
+  explicit Mean(double n) : count(n) {}
+  double add(double total, double x, double first) const { return total + (x - first); }
+  double finish(double total, double first) const { return first + total / count; }
+};
+struct Variance : Sum {
+  double count, divisor;
+  Variance(double n, double d) : count(n), divisor(d) {}
+  Mean before() const { return Mean(count); }
+  double add(double total, double x, double mean) const { return total + (x - mean) * (x - mean); }
+  double finish(double total, double /*mean*/) const { return total / divisor; }
 };
 
 // Some of a shape's axes, with their strides.
@@ -81,8 +95,13 @@ Axes outer_axes(const Shape& x, std::uint32_t bits) {
   return axes;
 }
 
+template <class Op>
+concept HasBefore = requires(const Op& op) {
+  op.before();
+};
+
 template <class Op, class T>
-double reduce_run(const Op& op, const T* x, Index length, Index result) {
+double reduce_run(const Op& op, const T* x, Index length, double pivot) {
   constexpr Index lanes = 16;
   double totals[lanes];
   std::fill_n(totals, lanes, Op::kStart);
@@ -90,11 +109,11 @@ double reduce_run(const Op& op, const T* x, Index length, Index result) {
   for (; i + lanes <= length; i += lanes) {
 #pragma omp simd
     for (Index lane = 0; lane < lanes; ++lane) {
-      totals[lane] = op.add(totals[lane], static_cast<double>(x[i + lane]), result);
+      totals[lane] = op.add(totals[lane], static_cast<double>(x[i + lane]), pivot);
     }
   }
   for (Index lane = 0; i + lane < length; ++lane) {
-    totals[lane] = op.add(totals[lane], static_cast<double>(x[i + lane]), result);
+    totals[lane] = op.add(totals[lane], static_cast<double>(x[i + lane]), pivot);
   }
   for (Index half = lanes / 2; half > 0; half /= 2) {
     for (Index lane = 0; lane < half; ++lane) totals[lane] = op.join(totals[lane], totals[lane + half]);
@@ -102,39 +121,59 @@ double reduce_run(const Op& op, const T* x, Index length, Index result) {
   return totals[0];
 }
 
-// The last axis goes away: result r from contiguous runs.
+// One result, from contiguous runs that begin at x plus the offsets of `gone`.
+template <class Op, class T>
+double reduce_runs_of(const Op& op, const T* x, Index length, const Axes& gone) {
+  double pivot = 0.0;
+  if constexpr (HasBefore<Op>) {
+    pivot = reduce_runs_of(op.before(), x, length, gone);
+  } else if (gone.shape.size() * length > 0) {
+    pivot = static_cast<double>(x[0]);
+  }
+  double total = Op::kStart;
+  walk(gone.shape, gone.strides,
+       [&](Index offset) { total = op.join(total, reduce_run(op, x + offset, length, pivot)); });
+  return op.finish(total, pivot);
+}
+
+// The last axis goes away.
 template <class Op, class T>
 void reduce_runs(const Op& op, const T* x, Index length, const Axes& kept, const Axes& gone, double* y) {
   parallel_for(kept.shape.size(), grain_for(gone.shape.size() * length), [&](Index begin, Index end) {
     for (Index result = begin; result < end; ++result) {
-      const T* const from = x + kept.offset(result);
-      double total = Op::kStart;
-      walk(gone.shape, gone.strides,
-           [&](Index offset) { total = op.join(total, reduce_run(op, from + offset, length, result)); });
-      y[result] = op.finish(total, result);
+      y[result] = reduce_runs_of(op, x + kept.offset(result), length, gone);
     }
   });
+}
+
+constexpr Index kStrip = 64;
+
+// `count` neighbouring results, at most kStrip, from rows that begin at x plus the offsets of `gone`.
+template <class Op, class T>
+void reduce_strip(const Op& op, const T* x, Index count, const Axes& gone, double* results) {
+  double pivots[kStrip]{};
+  if constexpr (HasBefore<Op>) {
+    reduce_strip(op.before(), x, count, gone, pivots);
+  } else if (gone.shape.size() > 0) {
+    std::copy_n(x, count, pivots);
+  }
+  double totals[kStrip];
+  std::fill_n(totals, kStrip, Op::kStart);
+  walk(gone.shape, gone.strides, [&](Index offset) {
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) totals[i] = op.add(totals[i], static_cast<double>(x[offset + i]), pivots[i]);
+  });
+  for (Index i = 0; i < count; ++i) results[i] = op.finish(totals[i], pivots[i]);
 }
 
 // The last axis stays: strips of results from rows.
 template <class Op, class T>
 void reduce_strips(const Op& op, const T* x, Index width, const Axes& kept, const Axes& gone, double* y) {
-  constexpr Index strip = 64;
-  const Index strips = (width + strip - 1) / strip;
-  parallel_for(kept.shape.size() * strips, grain_for(gone.shape.size() * strip), [&](Index begin, Index end) {
+  const Index strips = (width + kStrip - 1) / kStrip;
+  parallel_for(kept.shape.size() * strips, grain_for(gone.shape.size() * kStrip), [&](Index begin, Index end) {
     for (Index item = begin; item < end; ++item) {
-      const Index row = item / strips, first = item % strips * strip, count = std::min(strip, width - first);
-      const Index result = row * width + first;
-      const T* const from = x + kept.offset(row) + first;
-      double totals[strip];
-      std::fill_n(totals, strip, Op::kStart);
-      walk(gone.shape, gone.strides, [&](Index offset) {
-#pragma omp simd
-        for (Index i = 0; i < count; ++i) {
-          totals[i] = op.add(totals[i], static_cast<double>(from[offset + i]), result + i);
-        }
-      });
-      for (Index i = 0; i < count; ++i) y[result + i] = op.finish(totals[i], result + i);
+      const Index row = item / strips, first = item % strips * kStrip, count = std::min(kStrip, width - first);
+      reduce_strip(op, x + kept.offset(row) + first, count, gone, y + row * width + first);
     }
   });
 }
@@ -174,13 +213,15 @@ void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y) {
       case ReduceOp::max: return reduce_with(Max{}, x, kept, results);
       case ReduceOp::min: return reduce_with(Min{}, x, kept, results);
       case ReduceOp::l2_norm: return reduce_with(L2Norm{}, x, kept, results);
-      case ReduceOp::logsumexp: {
-        std::vector<double> largest(static_cast<std::size_t>(y.size()));
-        reduce_with(Max{}, x, kept, largest.data());
-        return reduce_with(LogSumExp(largest.data()), x, kept, results);
-      }
+      case ReduceOp::logsumexp: return reduce_with(LogSumExp{}, x, kept, results);
     }
   });
+}
+
+void variance(const Tensor& x, std::uint32_t kept, double divisor, const Tensor& y) {
+  if (y.size() == 0) return;
+  const auto count = static_cast<double>(x.size() / y.size());
+  in_float64(y, [&](double* results) { reduce_with(Variance(count, divisor), x, kept, results); });
 }
 
 }  // namespace jnorm::cpu

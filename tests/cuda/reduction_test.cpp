@@ -14,10 +14,13 @@ void reduce_by(const Kernels& kernels, const Tensor& x, std::uint32_t kept, cons
   kernels.reduce(op, x, kept, y);
 }
 void sum_by(const Kernels& kernels, const Tensor& x, std::uint32_t kept, const Tensor& y) { kernels.sum(x, kept, y); }
+void variance_by(const Kernels& kernels, const Tensor& x, std::uint32_t kept, const Tensor& y) {
+  kernels.variance(x, kept, static_cast<double>(x.size()) / static_cast<double>(y.size()), y);
+}
 
 constexpr Reduce kMax = reduce_by<ReduceOp::max>, kMin = reduce_by<ReduceOp::min>;
 constexpr Reduce kL2Norm = reduce_by<ReduceOp::l2_norm>, kLogSumExp = reduce_by<ReduceOp::logsumexp>;
-constexpr std::array<Reduce, 5> kReductions{sum_by, kMax, kMin, kL2Norm, kLogSumExp};
+constexpr std::array<Reduce, 6> kReductions{sum_by, kMax, kMin, kL2Norm, kLogSumExp, variance_by};
 
 Shape without(const Shape& shape, std::uint32_t axes) {
   std::vector<Index> sizes;
@@ -92,6 +95,7 @@ TEST_CASE("cuda reduction: every set of six axes") {
     CAPTURE(axes);
     CHECK(error_of(sum_by, x, axes) < tolerance(DType::float32));
     CHECK(error_of(kLogSumExp, x, axes) < tolerance(DType::float32));
+    CHECK(error_of(variance_by, x, axes) < tolerance(DType::float32));
   }
 }
 
@@ -147,6 +151,11 @@ TEST_CASE("cuda reduction: over no elements max is -inf, min inf, sum and norm 0
     CHECK(device_result(kLogSumExp, x, axes).values() == std::vector<double>(3, -kInfinity));
     CHECK(device_result(sum_by, x, axes).values() == std::vector<double>(3, 0.0));
     CHECK(device_result(kL2Norm, x, axes).values() == std::vector<double>(3, 0.0));
+    const Tensor y = garbage_on_device({3}, DType::float32);
+    device_kernels().variance(on_device(x), ~axes, 1.0, y);
+    CHECK(y.values() == std::vector<double>(3, 0.0));
+    device_kernels().variance(on_device(x), ~axes, kNaN, y);
+    CHECK(std::isnan(y.at({2})));
   }
   CHECK(device_result(sum_by, zeros({0, 3}), 0b10).size() == 0);
 }
@@ -172,6 +181,67 @@ TEST_CASE("cuda reduction: a norm survives squares that overflow float32") {
   }
 }
 
+// In one part and in several, along rows and along columns.
+TEST_CASE("cuda reduction: a variance far below the mean keeps its digits") {
+  const double spread = std::ldexp(1.0, -10);  // what neighbouring float32 numbers at 10,000 differ by
+  for (const Index count : {320, 1017, 70001}) {
+    std::vector<double> values;
+    for (Index i = 0; i < count; ++i) values.push_back(10000 + static_cast<double>(i % 2) * 2 * spread);
+    for (const Shape& shape : {Shape{1, count}, Shape{count, 1, 1}}) {
+      const Tensor x = tensor(shape, values);
+      const double right = right_result(variance_by, x, ~0u).item();
+      CHECK(relative_error(device_result(variance_by, x, ~0u).item(), right) < 4 * machine_epsilon(DType::float32));
+    }
+    std::vector<double> twice;
+    for (const double value : values) twice.insert(twice.end(), {value, value});
+    const Tensor columns = tensor({count, 2}, twice);
+    const double right = right_result(variance_by, columns, 0b01).at({1});
+    CHECK(relative_error(device_result(variance_by, columns, 0b01).at({1}), right) <
+          4 * machine_epsilon(DType::float32));
+  }
+}
+
+TEST_CASE("cuda reduction: the variance of 10239 times 256 and one 255, wherever that one stands") {
+  const double right = 10239.0 / 10240 / 10240;
+  // Means near 256 are rounded to 2^-45 in float64, and the first one with the 255 in it is 1/8 or more below others.
+  const double of_states = 2 * std::ldexp(1.0, -45) * 8;
+  for (const std::size_t place : {0, 1, 5000, 10239}) {
+    std::vector<double> values(10240, 256.0);
+    values[place] = 255.0;
+    for (const DType dtype : kFloatingTypes) {
+      const Tensor x = tensor({1, 10240}, values, dtype);
+      CHECK(relative_error(device_result(variance_by, x, 0b10).item(), right) < of_states + 2 * machine_epsilon(dtype));
+    }
+  }
+}
+
+TEST_CASE("cuda reduction: the variance of equal numbers is exactly 0") {
+  for (const DType dtype : kFloatingTypes) {
+    for (const Shape& shape : {Shape{2, 33}, Shape{2, 4093}, Shape{1, 70001}}) {
+      CHECK(device_result(variance_by, full(shape, 1e4 / 3, dtype), 0b10).at({0}) == 0.0);
+    }
+    CHECK(device_result(variance_by, full({3000, 5}, 1e4 / 3, dtype), 0b01).at({4}) == 0.0);
+  }
+}
+
+TEST_CASE("cuda reduction: a variance is rounded once, where a sum of squares leaves float16") {
+  std::vector<double> values(100000, 1.0);
+  for (std::size_t i = 0; i < values.size(); i += 2) values[i] = -1.0;
+  CHECK(device_result(variance_by, tensor({100000}, values, DType::float16), 1).item() == 1.0);
+}
+
+TEST_CASE("cuda reduction: an infinity makes a variance NaN, and squares beyond float32 make it infinite") {
+  for (const Shape& shape : {Shape{1, 600}, Shape{600, 1, 1}}) {
+    std::vector<double> values(600, 1.0);
+    values[123] = kInfinity;
+    CHECK(std::isnan(device_result(variance_by, tensor(shape, values), ~0u).item()));
+    values[123] = 1e30;
+    CHECK(device_result(variance_by, tensor(shape, values), ~0u).item() == kInfinity);
+    CHECK(device_result(variance_by, tensor(shape, values, DType::float64), ~0u).item() ==
+          doctest::Approx(1e60 * 599 / 360000));
+  }
+}
+
 TEST_CASE("cuda reduction: logsumexp of infinities") {
   CHECK(device_result(kLogSumExp, tensor({-kInfinity, -kInfinity}), 1).item() == -kInfinity);
   CHECK(device_result(kLogSumExp, tensor({-kInfinity, 2}), 1).item() == 2.0);
@@ -193,8 +263,10 @@ TEST_CASE("cuda reduction: the same bits whatever the order of blocks and thread
   for (const Shape& shape : {Shape{2, 70001}, Shape{3000, 5}, Shape{40, 33}}) {
     const Tensor x = random(shape, DType::float32, 1);
     for (const std::uint32_t axes : {0b01u, 0b10u, 0b11u}) {
-      const Tensor first = device_result(sum_by, x, axes);
-      for_each_schedule([&] { CHECK(identical(device_result(sum_by, x, axes), first)); });
+      for (const Reduce reduce : {sum_by, variance_by}) {
+        const Tensor first = device_result(reduce, x, axes);
+        for_each_schedule([&] { CHECK(identical(device_result(reduce, x, axes), first)); });
+      }
     }
   }
 }

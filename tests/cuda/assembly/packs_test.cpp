@@ -123,6 +123,15 @@ TEST_CASE("assembly: optimizers, norms of all gradients and the search for NaN l
   expect_packs("adam_kernel<float>", 4, 3);
 }
 
+TEST_CASE("assembly: sums and variances of rows and of columns load packs") {
+  for (const auto& [type, count] : kElements) {
+    for (const std::string operation : {"SumOf<", "VarianceOf<"}) {
+      expect_packs("reduce_rows_kernel<" + operation + type + ">, " + type + ">", 4, 0);
+      expect_packs("reduce_columns_kernel<" + count + ", " + operation + type + ">, " + type + ">", 4, 0);
+    }
+  }
+}
+
 TEST_CASE("assembly: softmax loads and stores rows in packs, its gradient both of its rows") {
   for (const std::string kind : {"(SoftmaxKind)0", "(SoftmaxKind)1"}) {
     for (const auto& [type, count] : kElements) {

@@ -118,6 +118,7 @@ WORK = {"layer_norm": layer_norm, "layer_norm_backward": layer_norm_backward, "r
         "cross_entropy": cross_entropy, "cross_entropy_backward": cross_entropy_backward,
         "row_sum": of_rows(lambda x: x.sum(-1)), "row_max": of_rows(lambda x: x.amax(-1)),
         "row_l2_norm": of_rows(lambda x: torch.linalg.vector_norm(x, dim=-1)),
+        "row_variance": of_rows(lambda x: x.var(-1, correction=0)),
         "column_sum": of_rows(lambda x: x.sum(0)), "global_norm": global_norm, "adamw": adamw,
         "batch_norm": batch_norm, "batch_norm_backward": batch_norm_backward, "group_norm": group_norm,
         "group_norm_backward": group_norm_backward}

@@ -1,5 +1,5 @@
-// Sums, maxima and norms of rows, sums of columns, the norm of all gradients, and AdamW's step. Means are sums and a
-// division of the results; a variance is composed of these and has no kernel of its own.
+// Sums, maxima, norms and variances of rows, sums of columns, the norm of all gradients, and AdamW's step. Means are
+// sums and a division of the results.
 
 #include <jnorm/cuda/bytes_moved.hpp>
 
@@ -19,8 +19,12 @@ template <ReduceOp op>
 void row_reduce(const Kernels& kernels, const Reduced& t) {
   kernels.reduce(op, t.x, 0b01, t.y);
 }
+void row_variance(const Kernels& kernels, const Reduced& t) {
+  kernels.variance(t.x, 0b01, static_cast<double>(t.x.row_length()), t.y);
+}
 
-Case row_case(Reduce reduce, const Maker& make, Index columns) {
+// Results of about the given size.
+Case row_case(Reduce reduce, const Maker& make, Index columns, double size) {
   const Index rows = make.rows(columns), sets = make.sets(1);
   const auto tensors = repeat(sets, [&] { return Reduced{make.random({rows, columns}, 1), make.empty({rows})}; });
   return {
@@ -35,7 +39,7 @@ Case row_case(Reduce reduce, const Maker& make, Index columns) {
           [=, dtype = make.dtype()] {
             const Tensor x = sample(tensors[0].x, 0), y = Tensor::uninitialized({x.rows()}, DType::float64);
             reduce(cpu(), {x, y});
-            return error_of(sample(tensors[0].y, 0), y, dtype, std::sqrt(static_cast<double>(columns)));
+            return error_of(sample(tensors[0].y, 0), y, dtype, size);
           }};
 }
 
@@ -144,13 +148,18 @@ Case adam_case(const Maker& make, Index columns) {
 
 std::vector<CaseMaker> reduction_cases(Device device, Index mebibytes) {
   std::vector<CaseMaker> cases;
-  const auto add_rows = [&](const char* kernel, Reduce reduce) {
+  const auto add_rows = [&](const char* kernel, Reduce reduce, double (*size)(double columns)) {
     add_cases(cases, kernel, device, mebibytes, {1024, 4096, 4093, 65536, mebibytes << 16},
-              [=](const Maker& make, Index columns) { return row_case(reduce, make, columns); });
+              [=](const Maker& make, Index columns) {
+                return row_case(reduce, make, columns, size(static_cast<double>(columns)));
+              });
   };
-  add_rows("row_sum", row_sum);
-  add_rows("row_max", row_reduce<ReduceOp::max>);
-  add_rows("row_l2_norm", row_reduce<ReduceOp::l2_norm>);
+  const auto of_one = [](double /*columns*/) { return 1.0; };
+  const auto of_root = [](double columns) { return std::sqrt(columns); };
+  add_rows("row_sum", row_sum, of_root);
+  add_rows("row_max", row_reduce<ReduceOp::max>, of_one);
+  add_rows("row_l2_norm", row_reduce<ReduceOp::l2_norm>, of_root);
+  add_rows("row_variance", row_variance, of_one);
   add_cases(cases, "column_sum", device, mebibytes, {768, 1024, 4096, 4093}, column_sum_case);
   add_cases(cases, "global_norm", device, mebibytes, {mebibytes < 16 ? 1 : 12}, global_norm_case);
   add_cases(cases, "adamw", device, mebibytes, {4096}, adam_case);
