@@ -220,8 +220,8 @@ void reduce(ReduceOp op, const Tensor& x, std::uint32_t kept, const Tensor& y) {
 
 void variance(const Tensor& x, std::uint32_t kept, double divisor, const Tensor& y) {
   if (y.size() == 0) return;
-  const auto count = static_cast<double>(x.size() / y.size());
-  in_float64(y, [&](double* results) { reduce_with(Variance(count, divisor), x, kept, results); });
+  const Index count = x.size() / y.size();
+  in_float64(y, [&](double* results) { reduce_with(Variance(static_cast<double>(count), divisor), x, kept, results); });
 }
 
 }  // namespace jnorm::cpu

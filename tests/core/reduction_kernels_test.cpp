@@ -60,7 +60,8 @@ TEST_CASE("reduction: every set of axes, at every length") {
       for (double& value : right) value = std::log(value);
       cpu().reduce(ReduceOp::logsumexp, x, ~axes, y);
       CHECK(distance(y, right) < tolerance(DType::float32));
-      const auto count = static_cast<double>(x.size() / y.size());
+      const Index elements = x.size() / y.size();
+      const auto count = static_cast<double>(elements);
       right = by_hand(x, axes, 0.0, [](double s, double v) { return s + v * v; });
       const std::vector<double> sums = by_hand(x, axes, 0.0, [](double s, double v) { return s + v; });
       for (std::size_t i = 0; i < right.size(); ++i) right[i] = right[i] / count - sums[i] * sums[i] / (count * count);

@@ -65,7 +65,7 @@ TEST_CASE("group_config: teams that share a block, each with its shared memory, 
   CHECK(group_config(100, plan_of(8, choices)).blocks_x == 7);  // of 16 teams
   CHECK(group_config(100, plan_of(64, choices)).blocks_x == 25);
   CHECK(group_config(100, plan_of(1000, choices)).blocks_x == 100);
-  CHECK(group_config(100, plan_of(64, choices), 512).shared_bytes == kReductionBytes + 4 * 512);
+  CHECK(group_config(100, plan_of(64, choices), 512).shared_bytes == kReductionBytes + Index{4} * 512);
 }
 
 TEST_CASE("lanes_of_channel: four packs a lane, in no more lanes than hold a group") {
@@ -94,5 +94,5 @@ TEST_CASE("group_walk: groups side by side, several rows at once, and parts of t
   CHECK(group_walk(65536, 3, 1, block).across == 1);
   CHECK(group_walk(65536, 3, 1, block).tiles == 3);
   CHECK(group_walk_config(walk, 3, few, 32).blocks_x == 2 * 88 * 3);
-  CHECK(group_walk_config(walk, 3, few, 32).shared_bytes == kReductionBytes + 256 * 32);
+  CHECK(group_walk_config(walk, 3, few, 32).shared_bytes == kReductionBytes + Index{256} * 32);
 }

@@ -211,7 +211,7 @@ TEST_CASE("cuda clip_to_norm: scales down to the largest norm, and only down") {
 TEST_CASE("cuda clip_to_norm: many tensors of all dtypes at once, some empty") {
   std::vector<Tensor> xs, ys;
   std::vector<std::vector<double>> right;
-  for (int i = 0; i < 250; ++i) {  // more than a launch takes
+  for (Index i = 0; i < 250; ++i) {  // more than a launch takes
     const DType dtype = i < 230 ? DType::float32 : kFloatingTypes[static_cast<std::size_t>(i % 4)];
     const Tensor x = random({i % 5 * 3}, dtype, static_cast<unsigned>(i));
     right.push_back(x.values());
