@@ -2,11 +2,16 @@
 
 if(JNORM_CUDA STREQUAL "AUTO")
   find_program(JNORM_NVCC nvcc PATHS /usr/local/cuda/bin DOC "The CUDA compiler")
-  if(JNORM_NVCC)
-    set(build_cuda ON)
-  else()
-    set(build_cuda OFF)
+  set(build_cuda OFF)
+  if(NOT JNORM_NVCC)
     message(STATUS "No nvcc: jnorm is built without CUDA")
+  else()
+    execute_process(COMMAND ${JNORM_NVCC} --version OUTPUT_VARIABLE answer ERROR_QUIET)
+    if(answer MATCHES "release ([0-9.]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.0)  # the first that knows C++20
+      set(build_cuda ON)
+    else()
+      message(WARNING "${JNORM_NVCC} isn't nvcc 12.0 or newer: jnorm is built without CUDA")
+    endif()
   endif()
 else()
   set(build_cuda ${JNORM_CUDA})
@@ -52,7 +57,7 @@ target_compile_options(jnorm_cuda_kernels PRIVATE -Xptxas=-warn-spills,-warn-lme
 if(JNORM_WARNINGS_AS_ERRORS OR (JNORM_TESTS AND CMAKE_CUDA_ARCHITECTURES STREQUAL 90))
   target_compile_options(jnorm_cuda_kernels PRIVATE -Werror=all-warnings)
 endif()
-if(JNORM_TESTS)  # tests/cuda/ptx reads the assembly in the objects
+if(JNORM_TESTS)  # tests/cuda/assembly reads the assembly in the objects
   target_compile_options(jnorm_cuda_kernels PRIVATE --no-compress)
 endif()
 
