@@ -7,8 +7,7 @@ namespace jnorm::cuda {
 ColumnWalk column_walk(Index rows, Index packs, Index copies) {
   constexpr int most_lanes = 128;
   constexpr Index blocks_wanted = Index{132} * 2, rows_a_thread = 4;
-  ColumnWalk walk{.lanes = 1, .tiles = 1, .parts = 1};
-  while (walk.lanes < packs && walk.lanes < most_lanes) walk.lanes *= 2;
+  ColumnWalk walk{.lanes = power_of_two_from(packs, most_lanes), .tiles = 1, .parts = 1};
   walk.tiles = ceil_divide(packs, walk.lanes);
   const Index at_once = kColumnWalkThreads / walk.lanes;
   walk.parts = std::clamp<Index>(blocks_wanted / std::max<Index>(1, walk.tiles * copies), 1,

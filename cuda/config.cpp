@@ -19,12 +19,6 @@ LaunchConfig transpose_config(Index x_axis, Index y_axis, Index others, Index el
 
 namespace {
 
-int power_of_two_from(Index least, int most) {
-  int power = 1;
-  while (power < least && power < most) power *= 2;
-  return power;
-}
-
 void cut(ReductionPlan& plan, Index parts, Index multiple) {
   plan.part_length = ceil_divide(ceil_divide(plan.length, parts), multiple) * multiple;
   plan.parts = plan.length == 0 ? 1 : ceil_divide(plan.length, plan.part_length);

@@ -36,6 +36,13 @@ constexpr int kWarpSize = 32;
 constexpr Index kReductionBytes = Index{kMaxThreads / kWarpSize} * 32;
 
 constexpr Index ceil_divide(Index a, Index b) { return (a + b - 1) / b; }
+
+// The least power of two that is `least` or more, but not above `most`, a power of two.
+constexpr int power_of_two_from(Index least, int most) {
+  int power = 1;
+  while (power < least && power < most) power *= 2;
+  return power;
+}
 constexpr int whole_warps(Index threads) { return static_cast<int>(ceil_divide(threads, kWarpSize)) * kWarpSize; }
 
 constexpr int kElementwiseThreads = 256;

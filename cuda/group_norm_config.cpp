@@ -4,16 +4,6 @@
 
 namespace jnorm::cuda {
 
-namespace {
-
-int power_of_two_from(Index least, int most) {
-  int power = 1;
-  while (power < least && power < most) power *= 2;
-  return power;
-}
-
-}  // namespace
-
 std::optional<GroupPlan> group_plan(Index packs, const GroupChoices& choices, const DeviceLimits& limits) {
   for (const int lanes : kFewLanes) {
     if (packs <= lanes) return GroupPlan{.lanes = lanes, .held_packs = 1, .threads = choices.lane_threads};

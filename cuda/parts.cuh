@@ -41,6 +41,7 @@ struct Chunk {
 // Calls launch(parts, chunks) for all items, as often as their number needs. own_of(item) is what belongs to one.
 template <class Own, class Item, class OwnOf, class LengthOf, class Launch>
 void launch_parts(std::span<const Item> items, const OwnOf& own_of, const LengthOf& length_of, const Launch& launch) {
+  static_assert(sizeof(Parts<Own>) <= 4064, "no room for a kernel's other arguments");
   Parts<Own> parts;
   Index chunks = 0;
   const auto flush = [&] {

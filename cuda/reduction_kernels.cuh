@@ -79,13 +79,6 @@ JNORM_DEVICE typename Operation::State reduce_run(const Operation& operation, co
   return state;
 }
 
-// The lanes of each group of `lanes`, a power of two, together.
-template <class State>
-JNORM_DEVICE State group_reduce(State state, int lanes) {
-  for (int distance = lanes / 2; distance > 0; distance /= 2) state = combine(state, shuffle_xor(state, distance));
-  return state;
-}
-
 // inner = 1: runs of neighbouring elements, each by some lanes of a warp or by the whole block.
 template <class Operation, class T>
 JNORM_KERNEL(kReductionThreads)
@@ -102,7 +95,7 @@ reduce_rows_kernel(Operation operation, const T* x, Results y, ReductionPlan pla
                          begin, lane, plan.lanes);
     }
     state = plan.lanes > kWarpSize ? block_reduce(state, dynamic_smem<typename Operation::State>())
-                                   : group_reduce(state, plan.lanes);
+                                   : lanes_reduce(state, plan.lanes);
     if (lane == 0 && run < runs) finish_and_store(operation, y, run, {state});
   }
 }
